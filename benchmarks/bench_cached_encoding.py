@@ -20,10 +20,16 @@ import torch
 
 from driftwise.datasets import library
 from driftwise.datasets.readers.digits import load_digits
-from driftwise.detect import Encoder, HeldOutReference, RandomEncoder, Setting, Surroundings
+from driftwise.detect import (
+    DetectorContext,
+    Encoder,
+    EncoderContext,
+    HeldOutReference,
+    RandomEncoder,
+)
 from driftwise.detect.detectors import KS
-from driftwise.detect.encoding_cache import Cached
-from driftwise.detect.pretrained import EfficientNetEncoder
+from driftwise.encoders.encoding_cache import Cached
+from driftwise.encoders.pretrained import EfficientNetEncoder
 from driftwise.errors import UserError
 from driftwise.types import Dataset, Encoding, Samples, Verdict
 
@@ -36,10 +42,10 @@ def main() -> None:
     torch.set_num_threads(1)
     name, dataset = load()
     reference, current = sides(dataset, options.classes, options.rows)
-    around = Surroundings(learner=no_learner, image_shape=dataset.images.shape[1:], seed=0)
+    context = EncoderContext(learner=no_learner, image_shape=dataset.images.shape[1:], seed=0)
     print(f"{name}, {options.classes} classes, {options.rows} rows a side and class")
     print(f"{'encoder':14}{'plain s':>10}{'cached s':>10}{'faster':>9}{'first check s':>15}")
-    for label, encoder in encoders(around).items():
+    for label, encoder in encoders(context).items():
         plain = checks(encoder, reference, current)
         cached = checks(Cached(encoder), reference, current)
         same = [verdict.drifted for verdict in plain[2]] == [each.drifted for each in cached[2]]
@@ -55,7 +61,7 @@ def checks(
     encoder: Encoder, reference: HeldOutReference, current: Samples
 ) -> tuple[float, float, list[Verdict]]:
     """CPU seconds of the first check and of the best of three more, and the last one's verdicts."""
-    detector = KS().bind(Setting(encoder=lambda: encoder, drifting=lambda _: ()))
+    detector = KS().bind(DetectorContext(encoder=lambda: encoder, drifting=lambda _: ()))
     classes = sorted(set(current.labels.tolist()))
     seconds = []
     for task in range(2, 6):
@@ -65,15 +71,15 @@ def checks(
     return seconds[0], min(seconds[1:]), verdicts
 
 
-def encoders(around: Surroundings) -> dict[str, Encoder]:
-    makers: dict[str, Callable[[Surroundings], Encoder]] = {
+def encoders(context: EncoderContext) -> dict[str, Encoder]:
+    makers: dict[str, Callable[[EncoderContext], Encoder]] = {
         "random": RandomEncoder,
         "efficientnet": EfficientNetEncoder,
     }
     made: dict[str, Encoder] = {}
     for name, make in makers.items():
         try:
-            made[name] = make(around)
+            made[name] = make(context)
         except UserError as error:
             print(f"{name} is left out: {error}")
     return made

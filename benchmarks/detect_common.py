@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from driftwise import rng
 from driftwise.config import registry
 from driftwise.datasets.library import load
-from driftwise.detect import Surroundings
-from driftwise.detect.encoders import Encoder, Encodes
+from driftwise.detect import EncoderContext
 from driftwise.detect.two_sample import Comparison, by_c2st, by_mmd, ks_on
+from driftwise.encoders.base import Encoder, Encodes
 from driftwise.models.cnn import SmallCNN
 from driftwise.models.head import encode_all
 from driftwise.models.inputs import to_input
@@ -156,12 +156,12 @@ def encoder_named(name: str, learner: Learner | None, shape: Sequence[int], seed
     def no_learner(images: Tensor) -> Encoding:
         raise AssertionError(f"nobody has trained a learner that knows {len(images)} rows")
 
-    surroundings = Surroundings(
+    context = EncoderContext(
         learner=learner.encode if learner is not None else no_learner,
         image_shape=tuple(shape),
         seed=seed,
     )
-    encoder: Encoder = registry.find("encoder", name).factory()(surroundings)
+    encoder: Encoder = registry.find("encoder", name).factory()(context)
     return encoder
 
 

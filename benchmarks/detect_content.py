@@ -18,9 +18,9 @@ import torch
 from driftwise.config.registry import encoder_maker
 from driftwise.datasets.library import find
 from driftwise.datasets.readers.folders import read_folder
-from driftwise.detect import Surroundings
-from driftwise.detect.encoding_cache import Cached
+from driftwise.detect import EncoderContext
 from driftwise.detect.standalone import DriftDetector, no_learner
+from driftwise.encoders.encoding_cache import Cached
 from driftwise.errors import UserError
 
 SIZE, NUM_ELEPHANTS = 96, 40
@@ -39,10 +39,10 @@ def main() -> None:
         photos.images[photos.labels == photos.class_names.index(name)]
         for name in ("dog", "elephant")
     )
-    around = Surroundings(learner=no_learner, image_shape=dogs.shape[1:], seed=0)
+    context = EncoderContext(learner=no_learner, image_shape=dogs.shape[1:], seed=0)
     for name in ("random", "efficientnet", "resnet18-imagenet"):
         try:
-            encoder = Cached(encoder_maker(name)(around))
+            encoder = Cached(encoder_maker(name)(context))
         except UserError as error:
             print(f"{name}: {error}")
             continue

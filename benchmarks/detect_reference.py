@@ -23,7 +23,7 @@ from torch import Tensor
 from driftwise import rng
 from driftwise.datasets.library import load
 from driftwise.datasets.readers.digits import load_digits
-from driftwise.detect import FingerprintReference, RandomEncoder, Surroundings
+from driftwise.detect import EncoderContext, FingerprintReference, RandomEncoder
 from driftwise.detect.two_sample import all_three, merging
 from driftwise.files import write_json
 from driftwise.memory import ReplayBuffer
@@ -56,7 +56,7 @@ class World:
         self.learned, self.monitored = learned, monitored
         self.num_classes = len(learned)
         shape = dataset.images.shape[1:]
-        encoder = RandomEncoder(Surroundings(learner=_nobody, image_shape=shape, seed=0))
+        encoder = RandomEncoder(EncoderContext(learner=_nobody, image_shape=shape, seed=0))
         images = torch.from_numpy(np.ascontiguousarray(dataset.images))
         self.looks: dict[str, Encoding] = {"as learned": encoder.encode(images)}
         for transform, severity in DRIFTS:

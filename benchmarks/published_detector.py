@@ -42,7 +42,7 @@ from torch import Tensor
 import driftwise
 from driftwise import RunConfig, rng
 from driftwise.config.presets import resolve, settled
-from driftwise.detect.encoders import Encodes
+from driftwise.encoders.base import Encodes
 from driftwise.stats.ks import asymptotic_kolmogorov_smirnov, kolmogorov_smirnov
 from driftwise.stats.multiplicity import CORRECTIONS
 from driftwise.stats.scores import entropy

@@ -34,7 +34,7 @@ from detect_common import (
 from torch import Tensor
 
 from driftwise import rng
-from driftwise.detect import Detector, HeldOutReference, Setting
+from driftwise.detect import Detector, DetectorContext, HeldOutReference
 from driftwise.detect.detectors import KS, Combined
 from driftwise.detect.sequential import Sequential
 from driftwise.streams.transforms import apply
@@ -81,12 +81,12 @@ def numbered(values: Tensor, first: int) -> Samples:
 
 def detectors(num_logits: int, seed: int) -> dict[str, tuple[Detector, int]]:
     """By name, with the number of rows of a check."""
-    setting = Setting(encoder=lambda: Known(num_logits), drifting=lambda _: (), seed=seed)
+    context = DetectorContext(encoder=lambda: Known(num_logits), drifting=lambda _: (), seed=seed)
     return {
-        "sequential": (Sequential(level=LEVEL).bind(setting), 1),
-        "ks": (KS(level=LEVEL, spending="inverse-square").bind(setting), CHECK_ROWS),
+        "sequential": (Sequential(level=LEVEL).bind(context), 1),
+        "ks": (KS(level=LEVEL, spending="inverse-square").bind(context), CHECK_ROWS),
         "combined": (
-            Combined(level=LEVEL, spending="inverse-square").bind(setting),
+            Combined(level=LEVEL, spending="inverse-square").bind(context),
             CHECK_ROWS,
         ),
     }

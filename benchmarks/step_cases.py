@@ -18,8 +18,8 @@ from driftwise.config.schema import RunConfig
 from driftwise.drift_loop import DriftLoop
 from driftwise.loop import run_tasks
 from driftwise.models import MLP, ResNet18
-from driftwise.runs.listeners import Silent, Together
-from driftwise.runs.saving import Interruption, Keeping, Saving
+from driftwise.runs.listeners import Listeners, Silent
+from driftwise.runs.saving import CheckpointSaver, Interruption, Saving
 from driftwise.streams import Task
 from driftwise.types import Dataset, Samples
 
@@ -181,14 +181,14 @@ def take_turns_with(
     first, second = assembly.stream.tasks()
     turn = TakingTurns(second, other, turns=turns, steps=case.steps)
     tasks: list[Any] = [first, turn]
-    never = Keeping(Saving(seconds=1e9), lambda _: None, Interruption())
+    never = CheckpointSaver(Saving(seconds=1e9), lambda _: None, Interruption())
     for _ in run_tasks(
         tasks,
         handler=assembly.handler,
         context_of=assembly.context,
         evaluate=lambda _: None,
         epochs=1,
-        listener=Together([Silent(), Silent()]),
+        listener=Listeners([Silent(), Silent()]),
         keep=never.stepped,
     ):
         pass

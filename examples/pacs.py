@@ -24,8 +24,8 @@ import torch
 from showing import Stream, draw, run_all, table
 
 from driftwise.datasets import library
-from driftwise.detect import Surroundings
-from driftwise.detect.pretrained import EfficientNetEncoder
+from driftwise.detect import EncoderContext
+from driftwise.encoders.pretrained import EfficientNetEncoder
 from driftwise.errors import UserError
 from driftwise.types import Dataset, Encoding
 
@@ -77,7 +77,7 @@ def seen_by_imagenet(data: Dataset, *, most: int) -> Seen:
         [some[styles[some] == s][:most] for s in ("photo", "cartoon", "sketch")]
     )
     shape = data.images.shape[1:]
-    encoder = EfficientNetEncoder(Surroundings(learner=_none, image_shape=shape, seed=0), size=64)
+    encoder = EfficientNetEncoder(EncoderContext(learner=_none, image_shape=shape, seed=0), size=64)
     features = encoder.encode(torch.from_numpy(data.images[samples])).features.numpy()
     numbers = np.array([SEVEN.index(name) for name in data.class_names])
     return Seen(

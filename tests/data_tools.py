@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from driftwise.datasets import paths
+from driftwise import paths
 from driftwise.datasets.readers.clear import CLASSES as CLEAR_CLASSES
 
 _VARIABLES = ("DRIFTWISE_DATA", "XDG_DATA_HOME", "XDG_CACHE_HOME", "LOCALAPPDATA")

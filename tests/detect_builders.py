@@ -1,4 +1,4 @@
-"""Surroundings for encoders."""
+"""What encoders are given."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from driftwise.detect import Surroundings
+from driftwise.detect import EncoderContext
 from driftwise.types import Encoding
 
 
-def around(
+def encoder_context(
     image_shape: tuple[int, ...] = (8, 8, 1),
     *,
     seed: int = 0,
     learner: Callable[[Tensor], Encoding] = lambda images: Encoding(logits=images, features=images),
-) -> Surroundings:
+) -> EncoderContext:
     """What an encoder is given."""
-    return Surroundings(learner=learner, image_shape=image_shape, seed=seed)
+    return EncoderContext(learner=learner, image_shape=image_shape, seed=seed)

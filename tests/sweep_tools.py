@@ -1,4 +1,4 @@
-"""What tests of sweeps share: runs of a second, and a watcher that records."""
+"""What tests of sweeps share: runs of a second, and a listener that records."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def is_dead(pid: int) -> bool:
 
 
 class Notes:
-    """A watcher that records its notifications."""
+    """A listener that records its notifications."""
 
     def __init__(self) -> None:
         self.begun: tuple[int, int, int] | None = None

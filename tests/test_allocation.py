@@ -43,7 +43,7 @@ def mapped_files(folder: Path) -> int:
     return sum(str(folder) in line for line in Path("/proc/self/maps").read_text().splitlines())
 
 
-@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the system does not tell maps")
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the system does not list maps")
 def test_a_large_one_lies_in_a_file_that_goes_with_it(folder: Path) -> None:
     small, large = allocation.allocate((10, 100)), allocation.allocate((11, 100))
     assert mapped_files(folder) == 1

@@ -19,6 +19,6 @@ def test_a_message_of_any_length_is_cut_in_the_middle(kind: type[Exception]) -> 
     assert str(kind("short")) == "short"
 
 
-def test_a_name_among_very_many_is_told_in_bounds() -> None:
+def test_a_name_among_very_many_is_reported_in_bounds() -> None:
     message = str(unknown_name("layer", "y" * 10_000, (f"layer {n}" for n in range(10_000))))
     assert len(message) == MAX_LENGTH

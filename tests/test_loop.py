@@ -10,7 +10,7 @@ import torch
 
 from driftwise.loop import DriftHandler, run_tasks
 from driftwise.protocols import Adaptation, AdaptationContext
-from driftwise.runs.listeners import Silent, Together
+from driftwise.runs.listeners import Listeners, Silent
 from driftwise.types import AdaptationResult, Extras, Samples, StepReport, TaskRecord, Verdict
 
 
@@ -229,7 +229,7 @@ def test_listeners_are_notified_in_order_and_the_same() -> None:
             self.calls.append((self.name, "ends", record.scores))
 
     calls: list[object] = []
-    both = Together([Recording("a", calls), Recording("b", calls)])
+    both = Listeners([Recording("a", calls), Recording("b", calls)])
     recorder = Recorder(result=AdaptationResult(extra=samples(70), renewed=(5,)))
     next(recorder.run_tasks(listener=both))
     expected = [

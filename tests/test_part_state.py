@@ -72,12 +72,12 @@ class Teacher(Method):
 class Running:
     """A detector whose verdicts follow from all that it has seen."""
 
-    watches = True
+    reads_monitored = True
 
-    def __init__(self, setting: Any) -> None:
+    def __init__(self, context: Any) -> None:
         self.means: dict[int, list[float]] = defaultdict(list)
-        self.draws = np.random.default_rng(setting.seed)
-        self.encode = setting.encoder
+        self.draws = np.random.default_rng(context.seed)
+        self.encode = context.encoder
 
     def check(self, task: int, classes: Any, monitored: Samples, reference: Any) -> list[Verdict]:
         verdicts = []
@@ -124,7 +124,9 @@ def test_a_run_of_stateful_parts_goes_on_as_if_it_had_never_stopped(tmp_path: Pa
     assert lasting(tmp_path / "run") == lasting(tmp_path / "whole")
 
 
-def test_a_keeper_of_stateful_parts_is_saved_and_loaded_to_the_last_bit(tmp_path: Path) -> None:
+def test_a_live_learner_of_stateful_parts_is_saved_and_loaded_to_the_last_bit(
+    tmp_path: Path,
+) -> None:
     draw = np.random.default_rng(0)
     images = draw.integers(0, 255, (400, 8, 8, 1), dtype=np.uint8)
     labels = np.arange(400) % 4

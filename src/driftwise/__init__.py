@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from driftwise import adapt, datasets, detect, methods, models, streams
+    from driftwise import adapt, datasets, detect, encoders, methods, models, streams
     from driftwise.analytic_learner import AnalyticLearner
     from driftwise.config.schema import RunConfig
     from driftwise.datasets.arrays import from_torch_dataset
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from driftwise.report import write_report
     from driftwise.runs.predictor import Predictor, load
     from driftwise.runs.run import resume, run
+    from driftwise.scaling import Scaling
 
 _HOMES = {
     "AnalyticLearner": "driftwise.analytic_learner",
@@ -35,6 +36,7 @@ _HOMES = {
     "ReplayBuffer": "driftwise.memory",
     "RunConfig": "driftwise.config.schema",
     "RunFailure": "driftwise.errors",
+    "Scaling": "driftwise.scaling",
     "UserError": "driftwise.errors",
     "from_torch_dataset": "driftwise.datasets.arrays",
     "load": "driftwise.runs.predictor",
@@ -44,7 +46,7 @@ _HOMES = {
     "write_report": "driftwise.report",
 }
 
-_PACKAGES = ("adapt", "datasets", "detect", "methods", "models", "streams")
+_PACKAGES = ("adapt", "datasets", "detect", "encoders", "methods", "models", "streams")
 
 __all__ = [
     "AnalyticLearner",
@@ -57,10 +59,12 @@ __all__ = [
     "ReplayBuffer",
     "RunConfig",
     "RunFailure",
+    "Scaling",
     "UserError",
     "adapt",
     "datasets",
     "detect",
+    "encoders",
     "from_torch_dataset",
     "load",
     "load_own",

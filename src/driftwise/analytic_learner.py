@@ -54,12 +54,19 @@ class StatisticsMemory:
         self.statistics.add(self._features(samples.images), samples.labels)
 
     def drop(self, label: int, only: Tensor | None = None) -> int:
-        """Drop a class, or the fraction of it that `only` marks; returns how many samples go."""
+        """Drop a class, or the fraction of it that `only` marks, bool (slots_of(label),).
+
+        What stays weighs as much as the slots that are not marked, as in a replay buffer: samples
+        that are put into the others are to it as the fraction that drifted to the rest. Returns how
+        many samples go.
+        """
         before = self.statistics.counts().get(label, 0.0)
-        fraction = 1.0 if only is None else float(only.double().mean())
-        if before:
-            self.statistics.scale(label, 1 - fraction)
-        return round(fraction * before)
+        if not before:
+            return 0
+        kept = 0 if only is None else int((~only).sum())
+        factor = kept / max(before, 1 if only is None else len(only))
+        self.statistics.scale(label, factor)
+        return round((1 - factor) * before)
 
     def moments_of(self, label: int) -> Moments | None:
         """What is kept of a class, to be restored if its concept returns."""
@@ -109,6 +116,10 @@ class AnalyticLearner:
         """
         if fresh_samples < 1:
             raise UserError(f"fresh_samples must be at least 1; got {fresh_samples}")
+        if scatter == "none" and method.scatter != "none":
+            raise UserError(
+                f"{type(method).__name__} needs a scatter; got scatter='none': give 'class' or 'shared'"
+            )
         self.method = method
         self.statistics = ClassStatistics(scatter=scatter or method.scatter)
         self.buffer = StatisticsMemory(self.statistics, self._features, fresh_samples)
@@ -116,6 +127,8 @@ class AnalyticLearner:
         self.networks: tuple[nn.Module, ...] = ()
         self.device = torch.device("cpu")
         self._encoder = encoder
+        self._dimension: int | None = None
+        """features of a vector, from the first samples on"""
         self._known: set[int] = set()
         self._in_first_epoch = True
         self._classifier: LinearClassifier | None = None
@@ -123,9 +136,12 @@ class AnalyticLearner:
         self._version = 0
 
     def begin_task(self, classes: Sequence[int], *, from_scratch: bool = False) -> None:
-        """Begin a task with these new classes; `from_scratch` forgets everything first."""
-        if from_scratch:
-            self.statistics.clear()
+        """Begin a task with these new classes.
+
+        `from_scratch` changes nothing: the statistics are the memory, which stays, and what follows
+        from them is computed anew anyway.
+        """
+        del from_scratch
         self._known.update(classes)
         self._in_first_epoch = True
 
@@ -143,6 +159,7 @@ class AnalyticLearner:
             raise ValueError("a step needs at least one sample; got an empty batch")
         vectors = self._vectors(batch.images)
         logits = self._logits(self.method.features(vectors), refresh=False)
+        self._dimension = vectors.shape[1]
         if self._in_first_epoch:
             self.statistics.add(self.method.features(vectors), batch.labels)
         self.steps += 1
@@ -192,6 +209,16 @@ class AnalyticLearner:
                 "an analytic method learns from vectors of floats, (samples, features); got "
                 f"{vectors.dtype} of shape {tuple(vectors.shape)}: give an encoder"
             )
+        if self._dimension not in (None, vectors.shape[1]):
+            raise UserError(
+                f"expected vectors of {self._dimension} features, as before; got {vectors.shape[1]}"
+            )
+        if not bool((finite := vectors.isfinite()).all()):
+            sample, feature = (~finite).nonzero()[0].tolist()
+            raise UserError(
+                f"vectors must be finite; got {vectors[sample, feature]} as feature {feature} of "
+                f"sample {sample}: leave such samples out"
+            )
         return vectors
 
     def _logits(self, features: Tensor, *, refresh: bool) -> Tensor:
@@ -219,6 +246,7 @@ class AnalyticLearner:
             "steps": self.steps,
             "known": sorted(self._known),
             "in_first_epoch": self._in_first_epoch,
+            "dimension": self._dimension,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -227,7 +255,10 @@ class AnalyticLearner:
             type(count) is int and count >= 0 for count in (state["steps"], *state["known"])
         ):
             raise ValueError("expected whole numbers of steps and known classes")
+        if type(dimension := state.get("dimension")) not in (int, type(None)):
+            raise ValueError("expected the number of features")
         self.statistics.load_state_dict(state["statistics"])
+        self._dimension = dimension
         self.steps = state["steps"]
         self._known = set(state["known"])
         self._in_first_epoch = state["in_first_epoch"] is True

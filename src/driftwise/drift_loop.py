@@ -11,16 +11,16 @@ from driftwise.analytic_learner import AnalyticLearner
 from driftwise.detect import (
     Combined,
     Detector,
+    DetectorContext,
     Encoder,
+    EncoderContext,
     FingerprintReference,
     HeldOutReference,
     LearnerEncoder,
     Monitor,
-    Setting,
-    Surroundings,
 )
 from driftwise.detect.base import KnownLabels
-from driftwise.detect.encoding_cache import Cached
+from driftwise.encoders.encoding_cache import Cached
 from driftwise.errors import UserError
 from driftwise.learner import Learner
 from driftwise.loop import DriftHandler, Silent, run_tasks
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 ReferenceName = Literal["memory", "held-out", "fingerprint"]
 
 
-class BindsToSetting(Protocol):
+class BindsDetector(Protocol):
     """A detector before it knows its stream and its learner, such as `detect.Combined()`."""
 
-    def bind(self, setting: Setting) -> Detector:
+    def bind(self, context: DetectorContext) -> Detector:
         """The detector for one stream and one learner."""
         ...
 
@@ -64,9 +64,9 @@ class DriftLoop:
         self,
         learner: Learner | AnalyticLearner,
         *,
-        detector: BindsToSetting | Callable[[Setting], Detector] | None = None,
+        detector: BindsDetector | Callable[[DetectorContext], Detector] | None = None,
         adaptation: Adaptation | None = None,
-        encoder: Callable[[Surroundings], Encoder] = LearnerEncoder,
+        encoder: Callable[[EncoderContext], Encoder] = LearnerEncoder,
         reference: ReferenceName = "held-out",
         fingerprint_size: int = 100,
         monitor_labels: KnownLabels = "given",
@@ -80,7 +80,7 @@ class DriftLoop:
         Args:
             learner: what is kept accurate.
             detector: what gives verdicts on classes, for example `detect.KS(level=0.01)`; a function
-                of a `detect.Setting` also works. None: `detect.Combined()`.
+                of a `detect.DetectorContext` also works. None: `detect.Combined()`.
             adaptation: what is done about drifted classes. None: `adapt.Realign()`.
             encoder: makes the features and logits that the detector compares.
             reference: what current samples are compared with: samples of the replay buffer, samples
@@ -141,16 +141,18 @@ class DriftLoop:
             find_head(learner.network, to_input(stream.blank, learner.device))
         meter = FlopMeter(ledger.add_flops)
         for network in learner.networks:
-            meter.watch(network, shape)
+            meter.attach(network, shape)
         caches: list[Cached] = []
 
         @functools.cache  # one for the detector and for its reference
         def encoder() -> Encoder:
             made = self._make_encoder(
-                Surroundings(learner=learner.encode, image_shape=stream.image_shape, seed=self.seed)
+                EncoderContext(
+                    learner=learner.encode, image_shape=stream.image_shape, seed=self.seed
+                )
             )
             for own in made.networks:
-                meter.watch(own, shape)
+                meter.attach(own, shape)
             if not made.fixed:
                 return made
             caches.append(Cached(made))
@@ -162,7 +164,7 @@ class DriftLoop:
             seed=self.seed,
         )
         drifting = stream.schedule.drifting
-        setting = Setting(
+        context = DetectorContext(
             encoder=encoder,
             drifting=drifting,
             seed=self.seed,
@@ -170,7 +172,7 @@ class DriftLoop:
             learner=learner.encode if self._asks_learner else None,
         )
         bind: Any = getattr(self.unbound_detector, "bind", self.unbound_detector)
-        self.detector: Detector = bind(setting)
+        self.detector: Detector = bind(context)
         self.monitor = Monitor(
             self.detector,
             self._make_reference(encoder),

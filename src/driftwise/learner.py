@@ -173,18 +173,18 @@ class Learner:
 
     def end_task(self) -> None:
         """End the task."""
-        self.refuse_burst_weights()
+        self.refuse_diverged_weights()
         self._in_task = False
         self._images_return = False
         self.method.end_task(self.network)
 
     @torch.no_grad()
-    def refuse_burst_weights(self) -> None:
+    def refuse_diverged_weights(self) -> None:
         """Diverged where an update made weights infinite: a loss is checked before its update."""
         groups = self._optimiser.param_groups
         weights: list[Tensor] = [weight for group in groups for weight in group["params"]]
         largest = torch.stack(torch._foreach_norm(weights)).max()
-        if not bool(largest < BURST):  # this way round, so that NaN is refused, too
+        if not bool(largest < LARGEST_WEIGHT):  # this way round, so that NaN is refused, too
             raise Diverged(
                 f"weights were not finite after step {self.steps}; try a lower learning rate"
             )
@@ -430,7 +430,7 @@ class Learner:
 
 
 _NOTHING = contextlib.nullcontext()
-BURST = 1e9
+LARGEST_WEIGHT = 1e9
 """a norm of weights that no network has which learns: a few such layers, and all is infinite"""
 
 _EVALUATED_AT_ONCE = 512

@@ -47,11 +47,14 @@ class DriftHandler:
         self, monitored: MonitoredTask, context: AdaptationContext
     ) -> tuple[tuple[Verdict, ...], AdaptationResult]:
         """Check the known classes, and adapt to what has drifted."""
-        with self.ledger.phase("detect"):
-            verdicts = tuple(self.monitor.check(monitored))
+        verdicts = self.check(monitored)
         drifted = [verdict for verdict in verdicts if verdict.needs_adaptation]
-        tested = frozenset(each.label for each in verdicts if each.drifted is not None)
-        return verdicts, self.adapt(drifted, replace(context, tested=tested))
+        return verdicts, self.adapt(drifted, replace(context, tested=tested_in(verdicts)))
+
+    def check(self, monitored: MonitoredTask) -> tuple[Verdict, ...]:
+        """Verdicts on the known classes; nothing is adapted."""
+        with self.ledger.phase("detect"):
+            return tuple(self.monitor.check(monitored))
 
     def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
         """Adapt to what is known to have drifted."""
@@ -79,6 +82,11 @@ class DriftHandler:
         """These classes were learned in their current concept, which is their reference from now on."""
         with self.ledger.phase("detect"):
             self.monitor.renew(monitored, labels, learned)
+
+
+def tested_in(verdicts: Iterable[Verdict]) -> frozenset[int]:
+    """The classes that could be tested."""
+    return frozenset(each.label for each in verdicts if each.drifted is not None)
 
 
 def run_tasks(

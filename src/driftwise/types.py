@@ -32,6 +32,8 @@ class Dataset:
     """int64 (samples,): where or when each image was taken (a domain, a year); None: all alike"""
     domain_names: tuple[str, ...] = ()
     """one name per domain"""
+    feature_names: tuple[str, ...] = ()
+    """of vectors, one name per feature; (): they have none"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Classes with two concepts that are easily told apart, and a learner that learns by rehearsal."""
+"""Classes with two concepts that are easily distinguished, and a learner that learns by rehearsal."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Pupil:
         self.memory = memory
         self.needs = needs
         self.rehearsals = 0
-        self.taught = 0
+        self.train_steps = 0
         """steps on a task's own samples"""
         self.rehearsed: list[Samples] = []
         self.rates: list[float] = []
@@ -121,7 +121,7 @@ def context_of(pupil: Pupil, source: Source, monitored: Samples) -> AdaptationCo
         annotate=lambda samples: {},
         encode=pupil.encode,
         rehearse=pupil.rehearse,
-        steps=lambda: pupil.rehearsals + pupil.taught,
+        steps=lambda: pupil.rehearsals + pupil.train_steps,
         monitored=lambda: monitored,
         compare=lambda kept, now: estimate_shares([(kept, now)])[0],
     )

@@ -61,7 +61,7 @@ def of_new_concept(pupil: Pupil, label: int = 0) -> int:
 
 
 @pytest.mark.parametrize("share", [0.25, 0.5, 1.0])
-def test_partial_realignment_makes_the_memory_as_mixed_as_the_class(share: float) -> None:
+def test_partial_realignment_makes_the_buffer_as_mixed_as_the_class(share: float) -> None:
     world = setting(share=share)
     adaptation_named("amr-partial").adapt(verdicts([0]), world.context)
     assert len(world.pupil.memory.samples_of(0)) == 40
@@ -138,7 +138,7 @@ def test_recovery_goes_on_after_the_tasks_that_follow_at_a_falling_rate() -> Non
     adaptation = compose(options, parts=("recovery",))
     assert adaptation.follow_up(world.context) == (), "nothing has been adapted"
     adaptation.adapt(verdicts([0]), world.context)
-    world.pupil.taught += 8
+    world.pupil.train_steps += 8
     (note,) = adaptation.follow_up(world.context)
     assert note.startswith("4 steps of recovery after the task: known classes from")
     assert world.pupil.rates == [1.0, 0.75, 0.5, 0.25]
@@ -146,13 +146,13 @@ def test_recovery_goes_on_after_the_tasks_that_follow_at_a_falling_rate() -> Non
     again.load_state_dict(adaptation.state_dict())
     assert again.state_dict() == adaptation.state_dict()
     assert again.follow_up(world.context) == (), "no step has been made since"
-    world.pupil.taught += 8
+    world.pupil.train_steps += 8
     assert len(again.follow_up(world.context)) == 1
-    world.pupil.taught += 8
+    world.pupil.train_steps += 8
     assert again.follow_up(world.context) == (), "there were to be two"
     assert world.pupil.rehearsals == 8
     again.adapt(verdicts([0]), world.context)
-    world.pupil.taught += 10**6
+    world.pupil.train_steps += 10**6
     again.follow_up(world.context)
     assert world.pupil.rehearsals == 8 + MOST, "a live model does not wait for longer"
 
@@ -173,7 +173,7 @@ def test_logits_stored_with_fresh_samples_are_renewed_after_rehearsal() -> None:
     adaptation = compose(options, parts=("recovery",))
     adaptation.adapt(verdicts([0]), context)
     assert computed == [0, 20]
-    world.pupil.taught += 10
+    world.pupil.train_steps += 10
     adaptation.follow_up(context)
     assert computed == [0, 20, 25]
     kept = memory.sample(80)
@@ -199,7 +199,7 @@ def test_pseudo_labels_are_rehearsed_after_the_task_for_renewed_classes_only() -
     world.pupil.memory.drop(0)
     world.pupil.memory.put(loose[:40], {})
     world.pupil.rehearsed.clear()
-    world.pupil.taught += 200
+    world.pupil.train_steps += 200
     notes = adaptation.follow_up(world.context)
     assert "pseudo-labels, 100.0 % right on monitored samples" in notes[0]
     assert all(batch.labels.tolist() == [0] for batch in world.pupil.rehearsed), "one of each"
@@ -222,7 +222,7 @@ def test_pseudo_labels_are_noted_or_why_there_are_none(given: dict[str, Any], wo
     world = setting(**{"loose": concept_samples(0, 100, NEW, seed=7), **given})
     adaptation = adaptation_named("amr-free-labels")
     adaptation.adapt(verdicts([0]), world.context)
-    world.pupil.taught += 100
+    world.pupil.train_steps += 100
     assert adaptation.follow_up(world.context)[0].startswith(words)
 
 
@@ -231,11 +231,11 @@ def test_pseudo_labels_that_do_harm_are_not_used_again() -> None:
     adaptation = adaptation_named("amr-free-labels")
     adaptation.adapt(verdicts([0]), world.context)
     world.pupil.forgets_at = world.pupil.rehearsals + 50
-    world.pupil.taught += 200
+    world.pupil.train_steps += 200
     notes = adaptation.follow_up(world.context)
     assert notes[-1] == "with pseudo-labels, accuracy fell: they are not used any more"
     adaptation.adapt(verdicts([0]), world.context)
-    world.pupil.taught += 200
+    world.pupil.train_steps += 200
     assert not any("pseudo-labels" in note for note in adaptation.follow_up(world.context))
 
 

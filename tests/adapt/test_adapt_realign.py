@@ -67,7 +67,7 @@ def test_fewer_samples_than_slots_are_all_kept_and_the_shortage_is_noted() -> No
     assert result.notes == ("class 2: 3 fresh samples were granted for 5 slots",)
 
 
-def test_a_class_without_samples_in_memory_costs_no_label_and_is_noted() -> None:
+def test_a_class_without_samples_in_the_buffer_costs_no_label_and_is_noted() -> None:
     memory, shop = memory_with(), Shop()
     result = Realign().adapt(verdicts([9]), context(memory, shop, annotate))
     assert shop.asked == []
@@ -97,7 +97,7 @@ def test_a_short_budget_is_spread_over_all_drifted_classes() -> None:
     assert set(contents(memory, 1)["concepts"].tolist()) == {OLD}, "without a share it stays"
 
 
-def test_fresh_samples_that_memory_keeps_already_are_not_there_twice() -> None:
+def test_fresh_samples_that_the_buffer_keeps_already_are_not_there_twice() -> None:
     """A live learner has trained on recent samples: some of them are what need not go."""
 
     class First(Realign):

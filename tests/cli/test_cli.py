@@ -42,7 +42,7 @@ SMALL = ["--epochs", "1", "--tasks", "[[0],[1]]"]
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands write below the current folder unless told otherwise."""
+    """Commands write below the current folder unless set otherwise."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "1000")
 
@@ -181,7 +181,7 @@ def test_a_folder_that_cannot_be_made_is_found_before_training(
 # --- one run ------------------------------------------------------------------------------------
 
 
-def test_a_run_tells_its_progress_in_plain_lines_and_its_outcome_apart(
+def test_a_run_reports_its_progress_in_plain_lines_and_its_outcome_apart(
     call: Call, tmp_path: Path
 ) -> None:
     outcome = call("run", *SMALL)
@@ -211,7 +211,7 @@ def test_a_run_tells_its_progress_in_plain_lines_and_its_outcome_apart(
         "sweep sweep.yaml --engine in-process --out all",
     ],
 )
-def test_a_damaged_cache_is_told_even_to_those_who_want_no_news(
+def test_a_damaged_cache_is_reported_even_in_quiet_mode(
     command: str, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DRIFTWISE_CACHE", str(tmp_path / "cache"))
@@ -238,7 +238,7 @@ def test_json_is_all_that_goes_to_the_output_and_a_quiet_run_prints_nothing(
     assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
 
 
-def test_a_loss_that_diverges_is_told_in_one_line(call: Call, tmp_path: Path) -> None:
+def test_a_loss_that_diverges_is_reported_in_one_line(call: Call, tmp_path: Path) -> None:
     outcome = call("run", *SMALL, "--lr", "1e6", "--weight-decay", "1e6", "--out", "run", "--quiet")
     assert (outcome.code, outcome.out) == (1, "")
     assert re.fullmatch(
@@ -248,7 +248,9 @@ def test_a_loss_that_diverges_is_told_in_one_line(call: Call, tmp_path: Path) ->
     assert not (tmp_path / "run" / "result.json").exists()
 
 
-def test_a_lack_of_memory_is_told_in_one_line(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lack_of_memory_is_reported_in_one_line(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*args: object) -> None:
         raise MemoryError("Unable to allocate 59.6 GiB")
 
@@ -262,7 +264,7 @@ def test_a_lack_of_memory_is_told_in_one_line(call: Call, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("hidden", [10**8, 10**19])
-def test_a_network_that_no_memory_holds_is_told_in_one_line(
+def test_a_network_that_no_memory_holds_is_reported_in_one_line(
     hidden: int, call: Call, tmp_path: Path
 ) -> None:
     outcome = call("run", *SMALL, "--backbone", "mlp", "--backbone.hidden", f"{hidden},{hidden}")
@@ -404,12 +406,12 @@ def test_a_folder_is_all_that_resuming_a_run_takes(
     # Settings that are named again must be those of the folder.
     again = ("--resume", "--out", "part", "--method", "der++", "--method.alpha", "0.3", "--seed", 4)
     assert call("run", *again).code == 0
-    for wrong, told in (
+    for wrong, message in (
         (["--buffer-size", 31], "(buffer_size: 30 there, 31 here)"),
         (["--method.alpha", "0.4"], "(options.method.alpha: 0.3 there, 0.4 here)"),
         (["--method", "er", "--seed", 5], "(method: "),
     ):
-        assert told in call("run", "--resume", "--out", "part", *wrong).complaint
+        assert message in call("run", "--resume", "--out", "part", *wrong).complaint
     assert driftwise.resume("part") == result_of(tmp_path / "part")
 
 
@@ -439,9 +441,9 @@ def test_a_folder_that_names_code_or_data_is_resumed_with_trust_alone(
         assert call("run", *SMALL, *flags, "--out", name).code == 0
     sys.modules.pop("mine")
     (tmp_path / "imported").unlink()
-    for name, told in (("code", "method mine:Mine"), ("data", "data in own.npz")):
+    for name, message in (("code", "method mine:Mine"), ("data", "data in own.npz")):
         complaint = call("run", "--resume", "--out", name).complaint
-        assert f"names code or data of its own ({told}); if you trust it" in complaint
+        assert f"names code or data of its own ({message}); if you trust it" in complaint
         with pytest.raises(driftwise.UserError, match="trust=True"):
             driftwise.resume(name)
         assert not (tmp_path / "imported").exists()

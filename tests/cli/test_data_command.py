@@ -158,12 +158,12 @@ def test_a_class_whose_name_is_no_text_is_listed_and_shown(data: Command, machin
         assert image.format == "PNG"
 
 
-def test_show_tells_of_files_that_are_left_out(data: Command, machine: Path) -> None:
+def test_show_lists_files_that_are_left_out(data: Command, machine: Path) -> None:
     for name in ("cats", "dogs"):
         write_images(machine / "pets" / name, 2)
     (machine / "pets/cats/a.jfif").write_bytes(b"x")
-    told = f"1 file is no image by name and left out: {machine / 'pets/cats/a.jfif'}"
-    assert told in data("show", machine / "pets").err
+    message = f"1 file is no image by name and left out: {machine / 'pets/cats/a.jfif'}"
+    assert message in data("show", machine / "pets").err
 
 
 def test_quiet_prints_nothing(data: Command, machine: Path) -> None:
@@ -189,7 +189,7 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
 }
 
 
-@pytest.mark.parametrize(("words", "told"), MISTAKES.values(), ids=MISTAKES)
-def test_mistakes_are_told(data: Command, words: list[str], told: str) -> None:
-    with pytest.raises(UserError, match=told):
+@pytest.mark.parametrize(("words", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_mistakes_are_reported(data: Command, words: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         data(*words)

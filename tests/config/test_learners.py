@@ -29,7 +29,7 @@ GREY, COLOUR = (8, 8, 1), (8, 8, 3)
 ALMOST: Any = {"rtol": 0, "atol": 1e-4}
 
 
-def rows(count: int, shape: tuple[int, ...] = GREY, *, seed: int = 0) -> Samples:
+def make_samples(count: int, shape: tuple[int, ...] = GREY, *, seed: int = 0) -> Samples:
     draw = rng.fork(seed, "rows")
     return Samples(
         images=torch.randint(256, (count, *shape), generator=draw, dtype=torch.uint8),
@@ -115,7 +115,7 @@ def test_the_optimiser_is_the_one_asked_for(settings: dict[str, Any], make: Any)
     by_hand = copy.deepcopy(learner.network)
     optimiser = make(by_hand.parameters())
     for number in range(3):
-        batch = rows(6, seed=number)
+        batch = make_samples(6, seed=number)
         learner.observe(batch)
         optimiser.zero_grad()
         torch.autograd.backward(cross_entropy(by_hand(to_input(batch.images)), batch.labels))
@@ -130,7 +130,7 @@ def rates_over(epochs: int, **settings: Any) -> list[float]:
         learner = learner_of(method="finetune", **settings)
         before = flat(learner)
         learner.begin_epoch(epoch, epochs)
-        learner.observe(rows(6))
+        learner.observe(make_samples(6))
         far.append(float((flat(learner) - before).double().norm()))
     return [length / far[0] for length in far]
 
@@ -159,7 +159,7 @@ def test_the_rate_starts_anew_in_every_task(method: str) -> None:
         for epoch in (1, 2, 3):
             learner.begin_epoch(epoch, 3)
             before = flat(learner)
-            learner.observe(rows(6))
+            learner.observe(make_samples(6))
             moved.append(not torch.equal(flat(learner), before))
         learner.end_task()
         assert moved == [True, False, False]
@@ -183,15 +183,15 @@ def is_shift(seen: Tensor, original: Tensor, margin: int) -> bool:
     ("augmentation", "margin", "flips"),
     [("none", 0, False), ("flip", 0, True), ("crop", 1, False), ("crop-flip", 1, True)],
 )
-def test_stream_and_memory_rows_are_augmented_as_asked_for(
+def test_stream_and_buffer_samples_are_augmented_as_asked_for(
     augmentation: str, margin: int, flips: bool
 ) -> None:
     learner = learner_of(augmentation=augmentation, buffer_size=20, minibatch_size=20)
-    batch = rows(20)
+    batch = make_samples(20)
     learner.observe(batch)
     seen = Seen(learner.network)
     learner.observe(batch)
-    (given,) = seen.inputs  # er shows stream and memory rows in one forward
+    (given,) = seen.inputs  # er shows stream and buffer samples in one forward
     assert len(given) == 40
     kept = learner.buffer.sample(20).samples
     assert torch.equal(kept.images, batch.images[kept.ids]), "the memory keeps images as they came"
@@ -211,8 +211,8 @@ def test_grey_images_are_repeated_to_as_many_channels_as_asked_for() -> None:
     learner = learner_of(channels=3)
     body = learner.network.get_submodule("network.body")
     seen = Seen(body)
-    learner.observe(rows(5))
-    grey = to_input(rows(5).images)
+    learner.observe(make_samples(5))
+    grey = to_input(make_samples(5).images)
     assert torch.equal(seen.inputs[0], grey.expand(-1, 3, -1, -1))
     assert body.get_parameter("1.weight").shape[1] == 3 * 64
 
@@ -236,7 +236,7 @@ def stripes() -> Dataset:
     return Dataset(images=images, labels=labels, class_names=tuple("abcd"))
 
 
-def test_normalising_takes_mean_and_spread_of_the_first_tasks_training_rows_out() -> None:
+def test_normalising_takes_mean_and_spread_of_the_first_tasks_training_samples_out() -> None:
     config = resolve(RunConfig(benchmark="own", normalise=True, num_tasks=2, backbone="mlp"))
     assembly = assemble(config, stripes())
     first = assembly.stream.task(1).train()
@@ -269,8 +269,8 @@ def test_images_lie_in_memory_as_asked_for(
     learner = learner_of(shape, backbone="cnn", memory_format=name, method="finetune", **settings)
     modules = learner.network.modules()
     maps = Seen(next(module for module in modules if isinstance(module, nn.Conv2d)))
-    learner.observe(rows(4, shape))
-    learner.logits(rows(4, shape).images)
+    learner.observe(make_samples(4, shape))
+    learner.logits(make_samples(4, shape).images)
     assert len(maps.outputs) == 2
     for logits in maps.outputs:
         assert logits.shape == (4, 16, 8, 8)
@@ -286,8 +286,8 @@ def test_channels_last_is_refused_where_it_would_break_before_anything_is_comput
     monkeypatch.setattr(nn.Conv2d, "forward", never)
     options = {"backbone": {"width": 4}}
     settings: dict[str, Any] = {"backbone": "cnn", "device": "cpu", "options": options}
-    told = complaint(lambda: learner_of(memory_format="channels-last", **settings))
-    assert told.startswith("memory_format channels-last needs convolutions of at least 8 maps")
+    message = complaint(lambda: learner_of(memory_format="channels-last", **settings))
+    assert message.startswith("memory_format channels-last needs convolutions of at least 8 maps")
 
 
 # --- the network --------------------------------------------------------------------------------
@@ -402,11 +402,11 @@ def test_a_network_that_is_given_stays_as_it_was_and_starting_afresh_goes_back_t
     learner = learner_of(network=given, momentum=0.5)
     assert learner.network is not given
     assert same(weights_of(learner), dict(before))
-    learner.observe(rows(6))
+    learner.observe(make_samples(6))
     assert not same(weights_of(learner), dict(before))
     learner.restart()
     assert same(weights_of(learner), dict(before))
-    learner.observe(rows(6))
+    learner.observe(make_samples(6))
     assert same(given.state_dict(), before)
     assert not given.training
     assert all(weight.grad is None for weight in given.parameters())
@@ -433,11 +433,11 @@ def test_a_network_with_torchs_batch_norm_learns_from_a_single_sample(method: st
     ]
     for number in range(3):
         before = flat(learner)
-        learner.observe(rows(1, seed=number))
+        learner.observe(make_samples(1, seed=number))
         assert not torch.equal(flat(learner), before)
         if not learner.method.rehearses or number == 0:
             assert all(not mean.any() for mean in statistics), "one sample has no variance"
-    learner.observe(rows(5))
+    learner.observe(make_samples(5))
     assert all(mean.any() for mean in statistics)
     assert (type(given.maps), type(given.vectors)) == (nn.BatchNorm2d, nn.BatchNorm1d)
     assert not given.maps.running_mean.any()  # type: ignore[union-attr]
@@ -521,7 +521,7 @@ UNFIT: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize(("make", "expected"), UNFIT.values(), ids=UNFIT.keys())
-def test_a_network_that_cannot_be_trained_copied_or_saved_is_told_why(
+def test_a_network_that_cannot_be_trained_copied_or_saved_is_refused_with_the_reason(
     make: Any, expected: str
 ) -> None:
     assert complaint(lambda: learner_of(network=make())) == expected
@@ -542,9 +542,9 @@ def test_floats_are_normalised_by_feature_or_channel(shape: tuple[int, ...]) -> 
     scale = torch.tensor([1.0, 1000.0, 0.0]).reshape(1, 3, *(1 for _ in shape[2:]))
     values = torch.randn(shape, generator=torch.Generator().manual_seed(0)) * scale + 5 * scale + 7
     none = torch.zeros(50, dtype=torch.int64)
-    rows = Samples(images=values, labels=none, ids=none, concepts=none)
+    samples = Samples(images=values, labels=none, ids=none, concepts=none)
     mean, std = (
-        each.float().reshape(scale.shape[1:]) for each in learners.channel_statistics(rows)
+        each.float().reshape(scale.shape[1:]) for each in learners.channel_statistics(samples)
     )
     scaled = Prepared(nn.Identity(), channels=3, mean=mean, std=std)(values)
     dims = tuple(dim for dim in range(values.ndim) if dim != 1)

@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 from run_tools import complaint
 
+from driftwise import paths
 from driftwise.config import registry
 from driftwise.config.build import assemble
-from driftwise.config.presets import NAMES, preset_of, resolve
+from driftwise.config.presets import NAMES, OF_GRADIENTS, preset_of, resolve
 from driftwise.config.schema import RunConfig
-from driftwise.datasets import paths
 
 OPEN = (
     *("label_budget", "min_harm", "max_classes_per_drift", "class_order", "tasks", "num_tasks"),
     *("data", "domains", "first_domain", "transform", "severity", "drift_seed"),
     *("data_identity", "code_identity"),
-    *("lr_milestones", "channels", "threads", "max_per_class"),
+    *("lr_milestones", "channels", "threads", "max_per_class", "frozen_encoder", "scaling"),
 )
 """Settings that stay None: absence is what they say."""
 
@@ -37,7 +37,9 @@ def combinations() -> list[RunConfig]:
 def test_resolving_leaves_nothing_open_and_names_the_source_of_values(config: RunConfig) -> None:
     resolved = resolve(config)
     missing = [name for name, value in vars(resolved).items() if value is None]
-    assert set(missing) <= set(OPEN)
+    # What belongs to a buffer and a network, or else to class statistics.
+    of_others = OF_GRADIENTS if registry.is_analytic(config.method) else ("fresh_samples",)
+    assert set(missing) <= {*OPEN, *of_others}
     assert (resolved.tasks is None) != (resolved.num_tasks is None)
     assert preset_of(config).source
     assert resolve(resolved) == resolved
@@ -77,12 +79,12 @@ def test_the_published_preset_takes_the_experiments_choices_and_no_others() -> N
     )
 
 
-def test_the_published_preset_takes_mmd_on_clear10_unless_told_otherwise() -> None:
+def test_the_published_preset_takes_mmd_on_clear10_unless_set_otherwise() -> None:
     chosen = resolve(RunConfig(benchmark="clear10-cd", preset="published"))
     assert chosen.detector == "mmd"
     assert chosen.options["detector"]["correction"] == "none"
-    told = resolve(RunConfig(benchmark="clear10-cd", preset="published", detector="ks"))
-    assert told.detector == "ks"
+    own = resolve(RunConfig(benchmark="clear10-cd", preset="published", detector="ks"))
+    assert own.detector == "ks"
     assert resolve(RunConfig(benchmark="clear10-cd")).detector == "ks"
     assert resolve(RunConfig(benchmark="cifar10-cd", preset="published")).detector == "ks"
 
@@ -90,15 +92,15 @@ def test_the_published_preset_takes_mmd_on_clear10_unless_told_otherwise() -> No
 def test_the_published_preset_takes_the_published_encoder_where_its_weights_are(
     data_folder: Path,
 ) -> None:
-    open_, told = RunConfig(preset="published"), RunConfig(preset="published", encoder="learner")
+    open_, own = RunConfig(preset="published"), RunConfig(preset="published", encoder="learner")
     assert resolve(open_).encoder == "random"
     assert "encoder random, as the weights" in preset_of(open_).source
     (data_folder / "resnet18.safetensors").touch()
     here = resolve(open_)
     assert here.encoder == "resnet18-imagenet"
     assert str(data_folder) in preset_of(open_).source
-    assert resolve(told).encoder == "learner"
-    assert "encoder" not in preset_of(told).source
+    assert resolve(own).encoder == "learner"
+    assert "encoder" not in preset_of(own).source
     assert resolve(RunConfig()).encoder == "learner"
     (data_folder / "resnet18.safetensors").unlink()
     assert resolve(here) == here, "what was settled with weights stays so without"
@@ -153,7 +155,9 @@ def test_what_is_given_wins_over_the_preset() -> None:
         ({"preset": "atuo"}, "unknown preset 'atuo'; did you mean 'auto'?"),
     ],
 )
-def test_a_name_nobody_knows_is_told_the_nearest(settings: dict[str, str], expected: str) -> None:
+def test_an_unknown_name_gets_the_nearest_known_one(
+    settings: dict[str, str], expected: str
+) -> None:
     message = complaint(lambda: resolve(RunConfig(**settings)))  # type: ignore[arg-type]
     assert message.startswith(expected)
     assert "(known: " in message
@@ -196,16 +200,16 @@ def test_a_wrong_option_gets_one_line(options: dict[str, Any], expected: str) ->
     assert complaint(lambda: resolve(RunConfig(options=options))) == expected
 
 
-def test_min_harm_is_refused_where_the_detector_tells_no_harm() -> None:
-    told = []
+def test_min_harm_is_refused_where_the_detector_reports_no_harm() -> None:
+    refused = []
     for name, entry in registry.CATALOGUE["detector"].items():
         config = RunConfig(detector=name, min_harm=5)
         if entry.factory().bind.__annotations__.get("return") == "TwoSampleDetector":
             assert resolve(config).min_harm == 5
         else:
             assert f"{name} does not" in complaint(lambda: resolve(config))  # noqa: B023
-            told.append(name)
-    assert told == ["reconstruction", "sequential", "oracle", "always", "never"]
+            refused.append(name)
+    assert refused == ["reconstruction", "sequential", "oracle", "always", "never"]
 
 
 def test_drift_is_natural_or_by_a_transform_and_fits_the_tasks() -> None:

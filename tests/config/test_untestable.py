@@ -11,7 +11,7 @@ import pytest
 
 from driftwise import RunConfig, run
 from driftwise.cli.main import command
-from driftwise.config.build import assemble, foreseen
+from driftwise.config.build import assemble, untestable_warning
 from driftwise.config.presets import resolve
 from driftwise.datasets.readers.digits import load_digits
 
@@ -44,11 +44,11 @@ def test_as_many_checks_are_untestable_as_was_foretold(
     (event,) = result["drift_events"]
     verdicts = [verdict for verdict in result["verdicts"] if verdict["task"] == event["task"]]
     untestable = sum(verdict["drifted"] is None for verdict in verdicts)
-    told = [text for text in result["warnings"] if "will be untestable" in text]
+    message = [text for text in result["warnings"] if "will be untestable" in text]
     if untestable == 0:
-        assert not told
+        assert not message
         return
-    found = re.match(r"of (\d+) checks? at tasks with drift (about )?(\d+) will be", told[0])
+    found = re.match(r"of (\d+) checks? at tasks with drift (about )?(\d+) will be", message[0])
     assert found
     assert int(found[1]) == len(verdicts)
     assert abs(int(found[3]) - untestable) <= (1 if found[2] else 0)
@@ -57,18 +57,18 @@ def test_as_many_checks_are_untestable_as_was_foretold(
 @pytest.mark.parametrize("policy", ["reservoir", "balanced"])
 def test_a_buffer_of_the_recommended_size_will_do(policy: str) -> None:
     small = resolve(config(reference="memory", buffer_size=8, buffer_policy=policy))
-    text = foreseen(small, load_digits())
+    text = untestable_warning(small, load_digits())
     assert "the buffer of 8 holds" in text
     found = re.search(r"use a buffer_size of (\d+) or more or the reference held-out", text)
     assert found
     large = resolve(config(reference="memory", buffer_size=int(found[1]), buffer_policy=policy))
-    assert foreseen(large, load_digits()) == ""
+    assert untestable_warning(large, load_digits()) == ""
 
 
 def test_what_is_foreseen_without_a_network_is_what_a_run_warns_of() -> None:
     for short in ({"reference": "memory", "buffer_size": 8}, {"buffer_size": 100}):
         wanted = resolve(config(**short))
-        text = foreseen(wanted, load_digits())
+        text = untestable_warning(wanted, load_digits())
         assert Counter(assemble(wanted).warnings)[text] == bool(text)
 
 

@@ -174,7 +174,7 @@ def test_arrays_bring_names_domains_and_a_test_part() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"images": COLOUR[0, 0]}, r"images are \(5, 3\)"),
+        ({"images": COLOUR[0, 0, 0]}, r"images are \(3,\)"),
         ({"images": np.zeros((6, 4, 5, 4), np.uint8)}, "without the alpha channel"),
         ({"images": COLOUR.transpose(0, 3, 1, 2)}, "channels come last"),
         ({"images": COLOUR.astype(int)}, "images are int64"),

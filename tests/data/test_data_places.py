@@ -13,18 +13,19 @@ from pathlib import Path
 import pytest
 from data_tools import empty_machine
 
-from driftwise.config.imagenet_weights import resnet18_at_hand
-from driftwise.datasets import paths
+from driftwise import paths
+from driftwise.datasets import cache
 from driftwise.datasets.library import is_offline
-from driftwise.datasets.paths import (
+from driftwise.encoders.imagenet_weights import resnet18_at_hand
+from driftwise.errors import RunFailure, UserError
+from driftwise.files import alone
+from driftwise.paths import (
     cache_home,
     candidates,
     data_home,
     environment,
     locate,
 )
-from driftwise.errors import RunFailure, UserError
-from driftwise.files import alone
 
 HINTS = ("cifar-10-batches-py", "cifar10")
 
@@ -230,14 +231,14 @@ def test_a_lock_that_cannot_be_had_is_reported_in_one_line(tmp_path: Path) -> No
 
 
 def test_finding_and_fetching_data_load_neither_torch_nor_numpy() -> None:
-    folder_of = str(Path(paths.__file__).parent)
+    folder_of = str(Path(cache.__file__).parent)
     # Stands in for the package, so that only the modules themselves are on trial.
     script = f"""
 import sys, types
 package = types.ModuleType("driftwise.datasets")
 package.__path__ = [{folder_of!r}]
 sys.modules["driftwise.datasets"] = package
-import driftwise.datasets.paths, driftwise.datasets.download
+import driftwise.paths, driftwise.datasets.download
 assert not {{"torch", "numpy", "urllib.request", "ssl"}} & set(sys.modules)
 import driftwise.datasets.cache
 assert "torch" not in sys.modules

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from detect_builders import around
+from detect_builders import encoder_context
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from run_tools import complaint
@@ -24,12 +24,12 @@ from driftwise.datasets.readers.digits import load_digits
 from driftwise.detect import (
     ClassTests,
     ComparisonOptions,
+    DetectorContext,
     Encodes,
     FingerprintReference,
     HeldOutReference,
     LearnerEncoder,
     RandomEncoder,
-    Setting,
     TwoSampleDetector,
 )
 from driftwise.detect.base import KnownLabels
@@ -168,7 +168,7 @@ def test_a_class_with_too_few_samples_is_not_testable_which_is_not_no_drift(
 
 def test_an_empty_reference_makes_classes_untestable_not_undrifted() -> None:
     memory = ReplayBuffer(10, policy=POLICIES["reservoir"](), seed=0)
-    prints = FingerprintReference(RandomEncoder(around()), size=5, seed=0)
+    prints = FingerprintReference(RandomEncoder(encoder_context()), size=5, seed=0)
     for reference in (memory, prints):
         (verdict,) = detector().check(2, [0], samples(range(9), 0), reference)
         assert (verdict.drifted, verdict.num_current) == (None, 9)
@@ -311,12 +311,12 @@ def test_a_class_without_a_reference_takes_its_samples_and_costs_the_others_noth
     now = Samples(images=images, labels=labels, ids=ids, concepts=torch.zeros_like(ids))
     monitored = now if known == "given" else replace(now, labels=torch.full_like(labels, -1))
     tests = ClassTests([ks_on("entropy")], ComparisonOptions())
-    by_learner = TwoSampleDetector(LearnerEncoder(around()), tests, labels=known)
+    by_learner = TwoSampleDetector(LearnerEncoder(encoder_context()), tests, labels=known)
     reference = reference_of({c: now.of_class(c) for c in (0, 1)})
     harms = [v.harm_unlabelled for v in by_learner.check(2, (0, 1, 2), monitored, reference)]
     assert harms[:2] == pytest.approx([0, 0], abs=0.1)
     assert harms[2] is None
-    prints = FingerprintReference(RandomEncoder(around()), size=5, seed=0)
+    prints = FingerprintReference(RandomEncoder(encoder_context()), size=5, seed=0)
     if known == "predicted":
         message = complaint(lambda: by_learner.check(2, (0, 1, 2), monitored, prints))
         assert "a fingerprint holds no images" in message
@@ -340,7 +340,7 @@ def test_groups_of_predicted_classes_are_compared_under_one_class_mix() -> None:
     drifted = []
     for usual in (None, lambda _: 1.0):
         by_mix = TwoSampleDetector(
-            LearnerEncoder(around()),
+            LearnerEncoder(encoder_context()),
             ClassTests([ks_on("entropy")], ComparisonOptions()),
             labels="predicted",
             usual=usual,
@@ -361,7 +361,7 @@ def test_classes_without_labels_are_untestable_together() -> None:
 # The detectors of the catalogue
 
 TASK = 3
-ENCODER = RandomEncoder(around((8, 8, 1)), width=8, outputs=10)
+ENCODER = RandomEncoder(encoder_context((8, 8, 1)), width=8, outputs=10)
 
 
 def digits(label: int, start: int, count: int, *, inverted: bool = False) -> Samples:
@@ -386,8 +386,8 @@ MONITORED = Samples.concat(list(NOW.values()))
 
 
 def made(name: str, **options: Any) -> TwoSampleDetector:
-    setting = Setting(encoder=lambda: ENCODER, drifting=lambda _: (), seed=5)
-    detector: TwoSampleDetector = CATALOGUE["detector"][name].make(options=options).bind(setting)
+    context = DetectorContext(encoder=lambda: ENCODER, drifting=lambda _: (), seed=5)
+    detector: TwoSampleDetector = CATALOGUE["detector"][name].make(options=options).bind(context)
     return detector
 
 
@@ -472,14 +472,14 @@ class Remembered:
 
     def __init__(self) -> None:
         digits = torch.from_numpy(load_digits().images)
-        self._encoding = RandomEncoder(around(), width=8, outputs=10).encode(digits)
+        self._encoding = RandomEncoder(encoder_context(), width=8, outputs=10).encode(digits)
 
     def encode(self, images: Tensor) -> Encoding:
         return self._encoding[images[:, 0].long()]
 
 
 def papers(encoder: Encodes) -> TwoSampleDetector:
-    return KS().bind(Setting(encoder=lambda: encoder, drifting=lambda _: ()))
+    return KS().bind(DetectorContext(encoder=lambda: encoder, drifting=lambda _: ()))
 
 
 def test_false_alarms_stay_at_their_level_when_nothing_drifts() -> None:
@@ -535,7 +535,7 @@ def trained_classifier(stream: Stream) -> LearnerEncoder:
         features = to_input(images).flatten(1)
         return Encoding(logits=features @ fitted, features=features)
 
-    return LearnerEncoder(around(learner=encode))
+    return LearnerEncoder(encoder_context(learner=encode))
 
 
 def verdicts_at(stream: Stream, task: int) -> list[Verdict]:

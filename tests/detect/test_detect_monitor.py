@@ -9,17 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from detect_builders import around
+from detect_builders import encoder_context
 from run_tools import complaint
 
 from driftwise.config.registry import CATALOGUE
 from driftwise.detect import (
     Detector,
+    DetectorContext,
     HeldOutReference,
     LearnerEncoder,
     Monitor,
-    Setting,
 )
+from driftwise.detect.base import reads_monitored
+from driftwise.errors import UserError
 from driftwise.memory import POLICIES, ReplayBuffer
 from driftwise.protocols import HasSamples
 from driftwise.runs import checkpoint
@@ -64,11 +66,11 @@ NOTHING = Scene(1, (0,))._samples(0, "monitored")[:0]
 def detector_named(name: str) -> Detector:
     """The catalogue's detector with default options; classes 0 and 2 drift at task 3."""
     entry = CATALOGUE["detector"][name]
-    setting = Setting(
-        encoder=lambda: LearnerEncoder(around()),
+    context = DetectorContext(
+        encoder=lambda: LearnerEncoder(encoder_context()),
         drifting=lambda task: (0, 2) if task == 3 else (),
     )
-    made: Detector = entry.make().bind(setting)
+    made: Detector = entry.make().bind(context)
     return made
 
 
@@ -103,9 +105,9 @@ def test_the_contract_of_every_detector(name: str) -> None:
 class Answers:
     """A detector of one's own that gives any answer, and records the labels it was shown."""
 
-    def __init__(self, answer: Any = None, *, watches: bool = True) -> None:
+    def __init__(self, answer: Any = None, *, reads_monitored: bool = True) -> None:
         self.answer = answer
-        self.watches = watches
+        self.reads_monitored = reads_monitored
         self.seen: list[int] = []
 
     def check(
@@ -117,15 +119,27 @@ class Answers:
         return [Verdict(task=task, label=c, drifted=None, reason="not compared") for c in classes]
 
 
+def test_the_former_name_of_reads_monitored_is_read_with_a_warning() -> None:
+    class Former(Answers):
+        def __init__(self) -> None:
+            super().__init__()
+            self.watches = self.__dict__.pop("reads_monitored")
+
+    with pytest.warns(DeprecationWarning, match="Former.watches is deprecated; rename it"):
+        assert reads_monitored(Former()) is True
+    with pytest.raises(UserError, match="object must have an attribute reads_monitored"):
+        reads_monitored(object())
+
+
 def test_a_detector_sees_true_labels_only_where_they_are_booked() -> None:
     booked: list[int] = []
     scene = Scene(2, (0, 1), count=2)
-    for labels, watches, seen, total in (
+    for labels, reads, seen, total in (
         ("given", True, [0, 0, 1, 1], 4),
         ("given", False, [-1] * 4, 4),
         ("predicted", True, [-1] * 4, 4),
     ):
-        detector = Answers(watches=watches)
+        detector = Answers(reads_monitored=reads)
         Monitor(detector, HeldOutReference(), book=booked.append, labels=labels).check(scene)  # type: ignore[arg-type]
         assert (detector.seen, sum(booked)) == (seen, total)
     published = Answers()
@@ -175,7 +189,7 @@ def test_numbers_become_plain_and_harmless_drift_is_spared() -> None:
 class Counts:
     """A detector of one's own that remembers how often it was asked, and fires the third time."""
 
-    watches = True
+    reads_monitored = True
 
     def __init__(self) -> None:
         self.asked = 0
@@ -220,7 +234,7 @@ def test_a_class_is_compared_with_its_concept_when_it_was_last_learned() -> None
     assert drifted(monitor.check(Scene(2, (0,)))) == [None], "loading replaces what was known"
 
 
-def test_a_memory_as_reference_is_read_as_it_stands_and_costs_no_labels() -> None:
+def test_a_buffer_as_reference_is_read_as_it_stands_and_costs_no_labels() -> None:
     memory = ReplayBuffer(50, policy=POLICIES["reservoir"](), seed=0)
     monitor, booked = monitor_of("ks", memory)
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
-from detect_builders import around
+from detect_builders import encoder_context
 from run_tools import complaint
 from scipy import stats
 from torch import Tensor, nn
@@ -18,9 +18,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from driftwise.datasets.readers.digits import load_digits
 from driftwise.detect import LearnerEncoder, RandomEncoder, incoming
-from driftwise.detect.encoders import OwnEncoder
 from driftwise.detect.standalone import DriftDetector as AnyDriftDetector
 from driftwise.detect.standalone import DriftReport
+from driftwise.encoders.own_network import OwnEncoder
 from driftwise.runs import checkpoint as files
 from driftwise.stats.scores import entropy
 from driftwise.types import Dataset, Encoding
@@ -153,7 +153,7 @@ def test_effect_sizes_follow_their_definitions() -> None:
     assert drifted.auc is not None
     assert abs(same.auc - 0.5) < 0.2
     assert drifted.auc > 0.99
-    encoder = RandomEncoder(around())
+    encoder = RandomEncoder(encoder_context())
     old, new = (
         entropy(encoder.encode(torch.from_numpy(images)).logits).numpy()
         for images, _ in (before, after)
@@ -348,7 +348,7 @@ def test_an_encoder_may_be_a_name_a_network_or_a_function() -> None:
         (lambda: AnyDriftDetector(encoder="efficient"), "did you mean 'efficientnet'"),
         (lambda: AnyDriftDetector(encoder="learner"), "belongs to a run; use auto, efficientnet"),
         (lambda: AnyDriftDetector(encoder=3), "encoder must be a name (auto, efficientnet, resnet"),  # type: ignore[arg-type]
-        (lambda: DriftDetector(encoder=LearnerEncoder(around())), "learns"),
+        (lambda: DriftDetector(encoder=LearnerEncoder(encoder_context())), "learns"),
         (
             lambda: AnyDriftDetector(encoder=lambda x: x.sum()).fit((IMAGES, LABELS)),
             "must turn 10 images (samples, channels, height, width) into an array (10, d)",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from driftwise.detect import Always, Encoder, Never, Oracle, Setting
+from driftwise.detect import Always, DetectorContext, Encoder, Never, Oracle
 from driftwise.errors import UserError
 from driftwise.streams import make_schedule
 from driftwise.types import Verdict
@@ -33,13 +33,13 @@ class Unreadable:
         raise AssertionError(f"a fixed detector read {name}")
 
 
-SETTING = Setting(encoder=no_encoder, drifting=SCHEDULE.drifting)
+CONTEXT = DetectorContext(encoder=no_encoder, drifting=SCHEDULE.drifting)
 
 
 def verdicts(options: Any, task: int, classes: Sequence[int]) -> list[Verdict]:
     nothing: Any = Unreadable()
-    detector = options.bind(SETTING)
-    assert detector.watches is False
+    detector = options.bind(CONTEXT)
+    assert detector.reads_monitored is False
     found: list[Verdict] = detector.check(task, classes, nothing, nothing)
     assert [v.label for v in found] == list(classes)
     assert all(v == Verdict(task=task, label=v.label, drifted=v.drifted) for v in found)
@@ -65,8 +65,8 @@ def test_always_and_never_give_one_verdict_on_every_class(options: Any, answer: 
 
 
 def flagged(seed: int, *, tpr: float, fpr: float) -> list[bool]:
-    setting = Setting(encoder=no_encoder, drifting=lambda _: range(500), seed=seed)
-    oracle = Oracle(tpr=tpr, fpr=fpr).bind(setting)
+    context = DetectorContext(encoder=no_encoder, drifting=lambda _: range(500), seed=seed)
+    oracle = Oracle(tpr=tpr, fpr=fpr).bind(context)
     nothing: Any = Unreadable()
     return [bool(verdict.drifted) for verdict in oracle.check(2, range(1000), nothing, nothing)]
 

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from detect_builders import around
+from detect_builders import encoder_context
 from scipy import stats
 from torch import Tensor
 
 from driftwise import rng
 from driftwise.datasets.readers.digits import load_digits
-from driftwise.detect import FingerprintReference, HeldOutReference, RandomEncoder, Setting
+from driftwise.detect import DetectorContext, FingerprintReference, HeldOutReference, RandomEncoder
 from driftwise.detect.reconstruction import (
     Reconstruction,
     ReconstructionDetector,
@@ -29,8 +29,8 @@ def refused() -> Any:
 
 
 def detector(*, seed: int = 0, **options: Any) -> ReconstructionDetector:
-    setting = Setting(encoder=refused, drifting=lambda _: (), seed=seed)
-    return Reconstruction(**{"steps": 30, **options}).bind(setting)
+    context = DetectorContext(encoder=refused, drifting=lambda _: (), seed=seed)
+    return Reconstruction(**{"steps": 30, **options}).bind(context)
 
 
 def samples(images: Tensor, label: int = 0, *, start: int = 0) -> Samples:
@@ -213,9 +213,9 @@ def test_impossible_settings_are_refused() -> None:
     for steps, width in ((0, 8), (200, 0)):
         with pytest.raises(UserError, match="steps and width must be at least 1; got"):
             Reconstruction(steps=steps, width=width)
-    unlabelled = Setting(encoder=refused, drifting=lambda _: (), labels="predicted")
+    unlabelled = DetectorContext(encoder=refused, drifting=lambda _: (), labels="predicted")
     with pytest.raises(UserError, match="goes by given labels, not predicted ones"):
         Reconstruction().bind(unlabelled)
-    fingerprints = FingerprintReference(RandomEncoder(around()), size=10, seed=0)
+    fingerprints = FingerprintReference(RandomEncoder(encoder_context()), size=10, seed=0)
     with pytest.raises(UserError, match="learns from samples, and fingerprints hold none"):
         detector().check(2, [0], samples(digit_sides(6)[0][0]), fingerprints)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from detect_builders import around
+from detect_builders import encoder_context
 from run_tools import complaint
 from same_state import same
 from scipy import stats
@@ -20,12 +20,12 @@ from driftwise.detect import (
     RandomEncoder,
     TwoSampleDetector,
 )
-from driftwise.detect.encoding_cache import Cached
 from driftwise.detect.two_sample import by_mmd, ks_on
+from driftwise.encoders.encoding_cache import Cached
 from driftwise.runs import checkpoint
 from driftwise.types import Encoding, Samples
 
-ENCODER = RandomEncoder(around((8, 8, 1)))
+ENCODER = RandomEncoder(encoder_context((8, 8, 1)))
 
 
 class Numbers:

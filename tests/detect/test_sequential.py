@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from driftwise import rng
 from driftwise.config.presets import resolve
 from driftwise.config.schema import RunConfig
-from driftwise.detect import FingerprintReference, HeldOutReference, Setting
+from driftwise.detect import DetectorContext, FingerprintReference, HeldOutReference
 from driftwise.detect.sequential import MAX_KEPT, Sequential, SequentialDetector
 from driftwise.errors import RunFailure
 from driftwise.runs import checkpoint
@@ -221,10 +221,10 @@ class Named(PassOn):
 def detector(
     seed: int = 0, encoder: Any = None, labels: Any = "given", **options: Any
 ) -> SequentialDetector:
-    setting = Setting(
+    context = DetectorContext(
         encoder=lambda: encoder or PassOn(), drifting=lambda _: (), seed=seed, labels=labels
     )
-    return Sequential(**options).bind(setting)
+    return Sequential(**options).bind(context)
 
 
 def samples(values: np.ndarray, label: int = 0, first: int = 0) -> Samples:
@@ -327,7 +327,7 @@ def test_a_copy_of_an_image_is_no_new_evidence() -> None:
     assert same(mine.state_dict(), before)
 
 
-def test_learned_samples_teach_unless_others_are_ranked_among_them() -> None:
+def test_learned_samples_count_as_reference_unless_others_are_ranked_among_them() -> None:
     mine = detector()
     past = samples(gaussian(30, 0))
     mine.renew([0], Samples.concat([past, samples(gaussian(50, 1), 0, 100)]))

@@ -92,7 +92,7 @@ def test_a_detector_finds_the_class_that_changed() -> None:
 
 
 def save_photos(folder: Path) -> None:
-    """Two classes that can be told apart, in the layout that the page describes."""
+    """Two classes that can be distinguished, in the layout that the page describes."""
     for number, name in enumerate(("cat", "dog")):
         (folder / name).mkdir(parents=True)
         for shot in range(60):

@@ -15,7 +15,7 @@ from driftwise.config.schema import PARTS
 README = PAGES["README.md"]
 OLD_NAME = {
     "src/driftwise/runs/checkpoint.py",  # reads checkpoints of the old name
-    "src/driftwise/datasets/paths.py",  # finds data folders of the old name
+    "src/driftwise/paths.py",  # finds data folders of the old name
     "docs/migration.md",
     "CHANGELOG.md",
 }

@@ -60,7 +60,7 @@ class Stream:
         return [label if known else None for label, known in pairs]
 
 
-def play(work: dict[str, Any], folder: Path) -> None:
+def feed(work: dict[str, Any], folder: Path) -> None:
     """From wherever the folder stands to the end."""
     torch.set_num_threads(1)
     events.LOG_BYTES = work["log_bytes"]
@@ -100,7 +100,7 @@ def main(words: list[str]) -> int:
     """Like a command: 0, or 1 with what went wrong on the error stream."""
     warnings.simplefilter("ignore")
     try:
-        play(json.loads(words[0]), Path(words[1]))
+        feed(json.loads(words[0]), Path(words[1]))
     except Exception:
         traceback.print_exc()
         return 1

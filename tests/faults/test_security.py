@@ -22,7 +22,7 @@ import torch
 from run_tools import ENVIRONMENT
 
 import driftwise
-from driftwise.detect import pretrained
+from driftwise.encoders import pretrained
 
 SOURCE = Path(driftwise.__file__).parent
 
@@ -74,7 +74,7 @@ def test_nothing_that_unpickles_is_imported() -> None:
 
 def test_arrays_weights_and_settings_are_read_in_the_ways_that_run_nothing() -> None:
     weights = calls("torch.load")
-    assert [file for file, _ in weights] == ["detect/pretrained.py"]
+    assert [file for file, _ in weights] == ["encoders/pretrained.py"]
     assert {keyword(call, "weights_only") for _, call in weights} == {"True"}
     arrays = calls("np.load", "numpy.load")
     assert arrays
@@ -115,7 +115,7 @@ def test_crafted_weights_run_nothing_even_if_they_had_the_published_digest(
     assert not proof.exists()
 
 
-WATCHED = """
+RECORDED = """
 import json, os, sys
 from pathlib import Path
 
@@ -146,7 +146,7 @@ print(json.dumps([events, seen + sockets()]))
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's /proc")
 def test_a_run_and_its_page_open_no_socket(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", WATCHED, tmp_path],
+        [sys.executable, "-c", RECORDED, tmp_path],
         env=ENVIRONMENT,
         stdout=subprocess.PIPE,
         text=True,

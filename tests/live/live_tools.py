@@ -87,7 +87,7 @@ def small_network(outputs: int = 3, seed: int = 0) -> torch.nn.Module:
         )
 
 
-def play(
+def feed(
     mine: driftwise.LiveLearner,
     stream: Digits,
     *,

@@ -22,8 +22,8 @@ from live_tools import (
     before_drift,
     digits,
     engine_of,
+    feed,
     live_learner,
-    play,
     small_network,
     state_of,
     unlabelled,
@@ -51,7 +51,7 @@ def test_drift_is_found_and_realigned_accuracy_recovers_and_events_have_the_evid
     stream, events, before = digits(0), list[Event](), datetime.now(UTC)
     with live_learner(detector="combined", folder=tmp_path / "kept") as mine:
         mine.on("*", events.append)
-        seen = play(mine, stream)
+        seen = feed(mine, stream)
     turn = stream.turn // 10
     assert not any(each.drifted for each in seen[:turn]), "nothing had changed yet"
     assert {label for each in seen[turn:] for label in each.drifted} == set(range(10))
@@ -114,7 +114,7 @@ def test_samples_from_before_those_of_the_first_check_realign_nothing() -> None:
 
 def test_a_class_that_the_labels_of_its_batch_realign_does_not_wait() -> None:
     mine = live_learner(detector="combined")
-    play(mine, CHANGING, samples=450)
+    feed(mine, CHANGING, samples=450)
     events: list[Event] = []
     mine.on("*", events.append)
     report = mine.observe(CHANGING.images[450:], CHANGING.labels[450:])
@@ -125,7 +125,7 @@ def test_a_class_that_the_labels_of_its_batch_realign_does_not_wait() -> None:
 
 
 def test_only_the_class_that_drifted_is_flagged() -> None:
-    seen = play(live_learner(detector="combined"), digits(3, drifting=4))
+    seen = feed(live_learner(detector="combined"), digits(3, drifting=4))
     assert {label for each in seen for label in each.drifted} == {4}
 
 
@@ -142,7 +142,7 @@ def test_partly_labelled_streams_are_monitored_in_both_ways(
         return ()
 
     monkeypatch.setattr(DriftHandler, "follow_up", follow_up)
-    seen = play(mine, CHANGING, known=0.6)
+    seen = feed(mine, CHANGING, known=0.6)
     assert any(each.drifted for each in seen)
     assert any(each.adapted for each in seen)
     assert (True, True) in follow_ups
@@ -151,7 +151,7 @@ def test_partly_labelled_streams_are_monitored_in_both_ways(
 
 def test_monitored_samples_are_never_trained_on_and_never_in_the_buffer() -> None:
     mine = live_learner(watch_every=6, buffer_size=2000)
-    play(mine, STABLE, samples=600)
+    feed(mine, STABLE, samples=600)
     buffer = engine_of(mine).learner.buffer
     ids = {int(number) for label in range(10) for number in buffer.samples_of(label).ids}
     expected = set()
@@ -164,7 +164,7 @@ def test_monitored_samples_are_never_trained_on_and_never_in_the_buffer() -> Non
 
 
 def test_checks_spend_their_level_over_the_whole_stream() -> None:
-    seen = play(live_learner(), STABLE)
+    seen = feed(live_learner(), STABLE)
     checks = [each.verdicts for each in seen if each.verdicts]
     assert [verdicts[0].task for verdicts in checks] == list(range(2, 2 + len(checks)))
     assert not any(each.drifted for each in seen)
@@ -178,7 +178,7 @@ def test_checks_spend_their_level_over_the_whole_stream() -> None:
     "detector", sorted(set(CATALOGUE["detector"]) - {"ks", "oracle", "sequential"})
 )
 def test_any_detector_monitors_a_live_stream(detector: str) -> None:
-    seen = play(live_learner(detector=detector), digits(2, classes=3, turn=270))
+    seen = feed(live_learner(detector=detector), digits(2, classes=3, turn=270))
     assert any(each.verdicts for each in seen)
     assert any(each.drifted for each in seen) == (detector != "never")
 
@@ -186,7 +186,7 @@ def test_any_detector_monitors_a_live_stream(detector: str) -> None:
 def test_any_adaptation_adapts_and_puts_no_sample_into_the_buffer_twice() -> None:
     for adaptation in CATALOGUE["adaptation"]:
         mine = live_learner(adaptation=adaptation, lr=0.05)
-        seen = play(mine, digits(2, classes=3, turn=270), samples=400)
+        seen = feed(mine, digits(2, classes=3, turn=270), samples=400)
         assert any(each.drifted for each in seen), adaptation
         assert any(each.adapted for each in seen) == (adaptation != "vanilla"), adaptation
         buffer = engine_of(mine).learner.buffer
@@ -196,17 +196,17 @@ def test_any_adaptation_adapts_and_puts_no_sample_into_the_buffer_twice() -> Non
 
 def test_drift_that_costs_too_little_is_reported_and_left_alone() -> None:
     stream = digits(2, classes=4, turn=400)
-    spared = play(live_learner(min_harm=100), stream)
+    spared = feed(live_learner(min_harm=100), stream)
     assert any(each.drifted for each in spared)
     assert not any(each.adapted for each in spared)
-    assert any(each.adapted for each in play(live_learner(min_harm=5), stream))
+    assert any(each.adapted for each in feed(live_learner(min_harm=5), stream))
 
 
 def test_what_is_kept_of_a_long_stream_and_checked_of_a_large_batch_is_bounded() -> None:
     mine = live_learner(recent_rows=50, detector="never")
     sizes = []
     for start in (0, 600, 1200):
-        play(mine, STABLE, known=0.5, samples=start + 600)
+        feed(mine, STABLE, known=0.5, samples=start + 600)
         window = engine_of(mine).window.state_dict()
         queues = [window[name] for name in ("learned", "unlabelled", "asked")]
         for monitored in (window["given"], window["guessed"]):
@@ -227,7 +227,7 @@ def test_what_is_kept_of_a_long_stream_and_checked_of_a_large_batch_is_bounded()
 def test_classes_that_no_check_can_test_are_reported_once() -> None:
     """A level that is spent on many checks may be too small for the samples of one of them."""
     mine = live_learner(detector="mmd", options={"detector": {"level": 1e-9}})
-    seen = play(mine, digits(0, classes=3), samples=400)
+    seen = feed(mine, digits(0, classes=3), samples=400)
     notes = [note for each in seen for note in each.notes if "cannot be tested" in note]
     assert len(notes) == len(set(notes)) > 0
     assert "distinct samples cannot reach the level" in notes[0]
@@ -312,13 +312,13 @@ def test_so_many_steps_are_made_after_the_last_realignment_and_no_more() -> None
     assert {first + k for first in adapts for k in range(7)} <= set(steps)
     assert max(steps) == adapts[-1] + 6
     without_buffer = live_learner(method="finetune", labels=Oracle())
-    play(without_buffer, CHANGING, samples=350)
+    feed(without_buffer, CHANGING, samples=350)
     assert all(each.loss is None for each in unlabelled(without_buffer) if not each.verdicts)
 
 
 def test_labelled_samples_take_the_place_of_these_steps() -> None:
     mine, never = (live_learner(catch_up_steps=steps) for steps in (100, 0))
-    seen, expected = (play(each, CHANGING, samples=890) for each in (mine, never))
+    seen, expected = (feed(each, CHANGING, samples=890) for each in (mine, never))
     assert [each.loss for each in seen] == [each.loss for each in expected]
     assert any(each.adapted for each in seen)
 
@@ -327,7 +327,7 @@ def test_labelled_samples_take_the_place_of_these_steps() -> None:
 
 
 def test_digits_are_learned_in_one_pass() -> None:
-    assert accuracy(play(driftwise.LiveLearner("mlp"), STABLE, samples=900)) > 0.8
+    assert accuracy(feed(driftwise.LiveLearner("mlp"), STABLE, samples=900)) > 0.8
 
 
 @pytest.mark.parametrize(
@@ -395,7 +395,7 @@ def test_predictions_come_from_an_average_of_the_weights_saved_or_not(tmp_path: 
 @pytest.mark.parametrize("settings", [{"average_steps": 0}, {"method": "cls-er"}])
 def test_weights_are_used_as_they_are_where_no_average_is_wanted(settings: dict[str, Any]) -> None:
     mine = driftwise.LiveLearner("mlp", **settings)
-    play(mine, STABLE, samples=100)
+    feed(mine, STABLE, samples=100)
     learner = engine_of(mine).learner
     own = learner.method.predictor(learner.network)
     assert all(map(torch.equal, weights(newest(mine)), weights(own)))

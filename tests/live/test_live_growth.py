@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from live_tools import STABLE, engine_of, live_learner, play, small_network
+from live_tools import STABLE, engine_of, feed, live_learner, small_network
 from run_tools import complaint
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
@@ -58,7 +58,7 @@ def test_a_given_network_grows_and_its_original_is_left_alone() -> None:
     network = small_network(3)
     before = [weight.clone() for weight in network.parameters()]
     mine = live_learner(network, lr=0.1)
-    play(mine, STABLE, samples=200)
+    feed(mine, STABLE, samples=200)
     assert mine.classes == tuple(range(10))
     assert mine.predict_proba(STABLE.images[:4]).shape == (4, 10)
     assert all(map(torch.equal, before, network.parameters()))

@@ -14,8 +14,8 @@ from live_tools import (
     STABLE,
     digits,
     engine_of,
+    feed,
     live_learner,
-    play,
     small_network,
     state_of,
     vectors,
@@ -261,7 +261,7 @@ def test_a_prediction_before_the_first_samples_decides_nothing(shape: tuple[int,
         torch.nn.init.zeros_(weights)  # the live learner has its own copy
     assert np.array_equal(one.predict_proba(np.zeros(shape, np.uint8)), probabilities)
     for each in (one, other):
-        play(each, STABLE, samples=50)
+        feed(each, STABLE, samples=50)
     assert same(state_of(one), state_of(other))
 
 
@@ -447,7 +447,7 @@ def test_a_large_gradient_is_clipped() -> None:
     assert 0 < (weights() - before).norm() <= steps * 0.1 * 10.0 * 1.001
 
 
-def test_a_network_that_diverged_goes_back_and_neither_predicts_nor_saves_burst_weights(
+def test_a_network_that_diverged_goes_back_and_neither_predicts_nor_saves_diverged_weights(
     tmp_path: Any,
 ) -> None:
     x, y = digit_vectors()

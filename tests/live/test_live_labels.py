@@ -19,8 +19,8 @@ from live_tools import (
     before_drift,
     digits,
     engine_of,
+    feed,
     live_learner,
-    play,
     unlabelled,
 )
 from run_tools import complaint
@@ -72,7 +72,7 @@ def test_requested_labels_realign_the_class_and_no_sample_is_requested_twice() -
 def test_recent_labelled_samples_come_first_and_cost_nothing() -> None:
     stream = digits(2, classes=4, turn=360)
     oracle = Oracle(stream)
-    seen = play(live_learner(labels=oracle), stream)
+    seen = feed(live_learner(labels=oracle), stream)
     assert any(each.adapted for each in seen)
     assert oracle.requests == []
 
@@ -275,7 +275,7 @@ def test_a_class_that_waits_is_realigned_by_few_labels_at_a_time() -> None:
 
 def test_answers_are_used_in_their_order_the_first_one_counts_and_gone_samples_are_noted() -> None:
     mine = live_learner(recent_rows=60)
-    play(mine, STABLE, samples=100)
+    feed(mine, STABLE, samples=100)
     ids = mine.observe(STABLE.images[100:160]).ids
     for number in ids[::-1]:
         mine.answer([number], [STABLE.labels[number]])
@@ -290,7 +290,7 @@ def test_answers_are_used_in_their_order_the_first_one_counts_and_gone_samples_a
 
 def test_reference_samples_are_not_trained_on_when_their_labels_come() -> None:
     mine = live_learner(reference_size=10)
-    play(mine, STABLE, samples=100)
+    feed(mine, STABLE, samples=100)
     ids = mine.observe(STABLE.images[100:200]).ids
     window = engine_of(mine).window
     is_reference = window.predicted.is_reference(torch.from_numpy(ids)).numpy()
@@ -306,7 +306,7 @@ def test_reference_samples_are_not_trained_on_when_their_labels_come() -> None:
 def test_samples_that_were_rehearsed_by_a_predicted_label_are_not_monitored() -> None:
     stream = digits(0, classes=5, turn=None)
     mine = live_learner(reference_size=30)
-    play(mine, stream, samples=150)
+    feed(mine, stream, samples=150)
     mine.observe(stream.images[150:200])
     engine = engine_of(mine)
     monitored, outcome = engine.window.predicted, BatchOutcome(next_id=150)

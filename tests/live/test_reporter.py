@@ -7,7 +7,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from live_tools import STABLE, live_learner, play
+from live_tools import STABLE, feed, live_learner
 from same_state import same
 
 from driftwise.live import Event
@@ -40,7 +40,7 @@ def test_every_digit_of_a_count_and_of_a_fraction_is_written(count: int, share: 
 def test_every_counter_and_gauge_is_there_once_with_its_kind_and_meaning() -> None:
     mine = live_learner()
     assert "accuracy_recent" not in mine.counters, "it is not known yet"
-    play(mine, STABLE, samples=200)
+    feed(mine, STABLE, samples=200)
     found = parsed(mine.counters)
     assert set(found) == {PREFIX + name for name in (*COUNTERS, *GAUGES)}
     for names, kind in ((COUNTERS, "counter"), (GAUGES, "gauge")):
@@ -54,7 +54,7 @@ def test_every_counter_and_gauge_is_there_once_with_its_kind_and_meaning() -> No
 def test_the_reader_of_prometheus_reads_the_same() -> None:
     reader = pytest.importorskip("prometheus_client.parser", reason="prometheus_client is missing")
     mine = live_learner()
-    play(mine, STABLE, samples=200)
+    feed(mine, STABLE, samples=200)
     assert parsed(mine.counters) == {
         sample.name: (family.type, family.documentation, sample.value)
         for family in reader.text_string_to_metric_families(mine.counters)

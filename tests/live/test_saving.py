@@ -24,8 +24,8 @@ from live_tools import (
     CHANGING,
     STABLE,
     before_drift,
+    feed,
     live_learner,
-    play,
     small_network,
     state_of,
     unlabelled,
@@ -135,14 +135,14 @@ def test_a_given_network_is_needed_again_and_a_named_one_also_opens_as_a_predict
     tmp_path: Path, load: Load
 ) -> None:
     with live_learner(small_network(3), folder=tmp_path / "it") as mine:
-        play(mine, STABLE, samples=200)  # ten classes: it has grown
+        feed(mine, STABLE, samples=200)  # ten classes: it has grown
     assert "needs its network again" in complaint(lambda: load(tmp_path / "it"))
     loaded = load(tmp_path / "it", small_network(3))
     assert np.array_equal(loaded.predict_proba(STABLE.images), mine.predict_proba(STABLE.images))
     assert (loaded.num_samples, loaded.classes) == (200, tuple(range(10)))
     assert same(state_of(loaded), state_of(mine))
     with live_learner("mlp", folder=tmp_path / "named") as mine:
-        play(mine, STABLE, samples=200)
+        feed(mine, STABLE, samples=200)
     assert "give none" in complaint(lambda: load(tmp_path / "named", small_network(3)))
     predictor = driftwise.load(tmp_path / "named")
     assert np.array_equal(predictor.predict(STABLE.images), mine.predict(STABLE.images))
@@ -152,7 +152,7 @@ def test_a_detector_that_needs_labels_says_so_once_also_after_a_restart(
     tmp_path: Path, load: Load
 ) -> None:
     with live_learner(detector="reconstruction", folder=tmp_path / "it") as mine:
-        play(mine, STABLE, samples=20)
+        feed(mine, STABLE, samples=20)
         first = mine.observe(STABLE.images[20:30])
     assert "this detector needs labels: unlabelled samples are not monitored" in first.notes
     assert load(tmp_path / "it").observe(STABLE.images[30:40]).notes == ()
@@ -169,7 +169,7 @@ def test_a_folder_from_before_some_settings_and_states_is_loaded_with_defaults(
     with monkeypatch.context() as patch:
         patch.setattr("driftwise.live.live_learner.to_json", earlier)
         with live_learner(folder=tmp_path / "kept") as mine:
-            play(mine, STABLE, samples=100)
+            feed(mine, STABLE, samples=100)
     saved = state_file.read(tmp_path / "kept" / store.CHECKPOINT, format=store.FORMAT)
     state = saved["state"]
     del state["upkeep"]["behind"], state["upkeep"]["untestable"], state["published"]
@@ -187,7 +187,7 @@ def test_a_folder_from_before_some_settings_and_states_is_loaded_with_defaults(
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
 def test_a_copy_goes_on_as_the_original_does(copied: Callable[[Any], Any], tmp_path: Path) -> None:
     mine = live_learner(method="der++")
-    play(mine, STABLE, samples=300)
+    feed(mine, STABLE, samples=300)
     other = copied(mine)
     assert same(state_of(other), state_of(mine))
     observe(mine, 300)

@@ -10,7 +10,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from live_tools import digits, live_learner, play
+from live_tools import digits, feed, live_learner
 from run_tools import complaint
 
 from driftwise import live
@@ -27,7 +27,7 @@ def events() -> list[Event]:
     expected: list[Event] = []
     with live_learner() as mine:
         mine.on("*", expected.append)
-        play(mine, digits(2, classes=4, turn=360), samples=700)
+        feed(mine, digits(2, classes=4, turn=360), samples=700)
     return expected
 
 
@@ -179,7 +179,7 @@ def test_a_sink_that_fails_stops_nothing_and_is_counted() -> None:
 
     mine, stream = live_learner(), digits(0)
     mine.on("*", Broken(every=1))
-    (seen,) = play(mine, stream, samples=10)
+    (seen,) = feed(mine, stream, samples=10)
     assert any("ConnectionError: no network" in note for note in seen.notes)
     assert "driftwise_callback_failures_total 2\n" in mine.counters  # classes, observed
     with pytest.warns(UserWarning, match="a callback on closed failed: ConnectionError"):

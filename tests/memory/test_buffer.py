@@ -215,7 +215,7 @@ def test_putting_more_samples_than_there_are_free_slots_is_refused_and_changes_n
     assert_equal_states(memory.state_dict(), before)
 
 
-def test_an_empty_memory_gives_empty_answers() -> None:
+def test_an_empty_buffer_gives_empty_answers() -> None:
     memory = memory_of(3)
     memory.offer(samples([]))
     memory.put(samples([]))
@@ -235,7 +235,7 @@ def test_a_capacity_alone_makes_a_reservoir_of_seed_0() -> None:
 
 
 @pytest.mark.parametrize("capacity", [0, -1])
-def test_a_memory_without_room_is_a_users_mistake(capacity: int) -> None:
+def test_a_buffer_without_room_is_a_users_mistake(capacity: int) -> None:
     with pytest.raises(UserError, match=f"^capacity must be at least 1 sample; got {capacity}$"):
         memory_of(capacity)
 
@@ -294,7 +294,7 @@ def test_a_negative_sample_is_refused() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_memory_emptied_class_by_class_goes_on_the_same_after_loading(seed: int) -> None:
+def test_a_buffer_emptied_class_by_class_goes_on_the_same_after_loading(seed: int) -> None:
     memory, loaded = memory_of(6, "balanced", seed), memory_of(6, "balanced", seed)
     memory.offer(samples(list(range(12))))
     for label in range(3):
@@ -307,7 +307,7 @@ def test_a_memory_emptied_class_by_class_goes_on_the_same_after_loading(seed: in
             assert torch.equal(memory.samples_of(label).ids, loaded.samples_of(label).ids)
 
 
-def play(memory: ReplayBuffer, start: int) -> list[list[int]]:
+def feed(memory: ReplayBuffer, start: int) -> list[list[int]]:
     """A little of everything; the ids that were sampled."""
     drawn = []
     for step in range(20):
@@ -320,33 +320,33 @@ def play(memory: ReplayBuffer, start: int) -> list[list[int]]:
 
 
 @every_policy
-def test_a_saved_memory_goes_on_as_if_never_stopped(policy: str) -> None:
+def test_a_saved_buffer_goes_on_as_if_never_stopped(policy: str) -> None:
     memory = memory_of(30, policy, seed=4)
-    play(memory, start=0)
+    feed(memory, start=0)
     memory.drop(1)  # holes must survive too
     state = memory.state_dict()
     again = memory_of(30, policy, seed=5)
-    play(again, start=5000)  # what it held before is forgotten
+    feed(again, start=5000)  # what it held before is forgotten
     again.load_state_dict(state)
     assert_equal_states(again.state_dict(), state)
-    assert play(again, start=1000) == play(memory, start=1000)
+    assert feed(again, start=1000) == feed(memory, start=1000)
     assert_equal_states(again.state_dict(), memory.state_dict())
 
 
 @every_policy
 def test_a_state_is_a_snapshot(policy: str) -> None:
     memory = memory_of(12, policy)
-    play(memory, start=0)
+    feed(memory, start=0)
     state = memory.state_dict()
     same = copy.deepcopy(state)
-    play(memory, start=1000)
+    feed(memory, start=1000)
     assert_equal_states(state, same)
     memory.load_state_dict(state)
-    play(memory, start=1000)
+    feed(memory, start=1000)
     assert_equal_states(state, same)
 
 
-def test_memories_without_samples_can_be_saved() -> None:
+def test_buffers_without_samples_can_be_saved() -> None:
     untouched, emptied = memory_of(4), memory_of(4)
     emptied.offer(samples([0, 3]))
     emptied.drop(0)
@@ -368,7 +368,7 @@ def test_a_state_of_an_earlier_version_is_taken_up() -> None:
     assert_equal_states(again.state_dict(), memory.state_dict())
 
 
-def test_a_state_of_another_memory_is_refused_and_changes_nothing() -> None:
+def test_a_state_of_another_buffer_is_refused_and_changes_nothing() -> None:
     memory = memory_of(4)
     memory.offer(samples([0, 1, 2]))
     state = memory.state_dict()

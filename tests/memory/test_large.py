@@ -1,4 +1,4 @@
-"""A large memory lies in files, and nobody can tell by what it does."""
+"""A large memory lies in files, and behaves as a small one does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from driftwise.types import Samples
 
 CAPACITY, SIDE = 55, 4
 tells_maps = pytest.mark.skipif(
-    not Path("/proc/self/maps").exists(), reason="the system does not tell maps"
+    not Path("/proc/self/maps").exists(), reason="the system does not list maps"
 )
 
 
@@ -114,7 +114,7 @@ def test_a_checkpoint_of_it_is_read_into_files(files: Path, tmp_path: Path) -> N
     assert same(state, memory.state_dict())
 
 
-def test_a_disk_without_room_is_told_and_nothing_dies(
+def test_a_disk_without_room_is_reported_and_nothing_dies(
     files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:

@@ -130,7 +130,7 @@ def test_reservoir_law_survives_a_drop_and_a_smaller_put() -> None:
     assert_frequencies(np.array([survivors]), puts, before / length)
 
 
-def test_reservoir_law_survives_a_drop_before_the_memory_is_full() -> None:
+def test_reservoir_law_survives_a_drop_before_the_buffer_is_full() -> None:
     repeats, capacity, before, length = 400, 6, 4, 12
     stream = samples(list(range(length)), labels=[0, 1, 0, 1] + [2] * 8)
     hits = np.zeros(length)

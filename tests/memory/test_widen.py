@@ -67,7 +67,7 @@ def test_samples_that_are_vectors_stay_as_they_are() -> None:
     assert memory.sample(1).extras["logits"].shape == (1, 5)
 
 
-def test_a_widened_memory_is_saved_and_loaded_as_it_is() -> None:
+def test_a_widened_buffer_is_saved_and_loaded_as_it_is() -> None:
     memory, _ = filled(2)
     memory.widen(4)
     loaded = ReplayBuffer(8, policy=Reservoir(), seed=1)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from same_state import same
+from sklearn.covariance import oas
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import Ridge as BatchRidge
 
@@ -126,41 +131,99 @@ def test_forgetting_equals_never_having_seen(method: AnalyticMethod, whole_class
     )
 
 
-def test_a_scaled_class_weighs_less_and_a_dropped_one_leaves_its_shape() -> None:
+@pytest.mark.parametrize("scatter", ["class", "shared"])
+@pytest.mark.parametrize("factor", [0.0, 0.25, 0.5])
+def test_what_is_scaled_away_leaves_its_shape_at_the_weight_of_d_samples(
+    scatter: str, factor: float
+) -> None:
+    """Against the definition, computed from the samples."""
+    samples = drawn()
+    statistics = ClassStatistics(scatter=scatter)  # type: ignore[arg-type]
+    statistics.add(samples.images, samples.labels)
+    before, freedom = statistics.pooled()
+    kept = statistics.moments(3)
+    statistics.scale(3, factor)
+    if factor:
+        assert statistics.counts()[3] == pytest.approx(factor * kept.count)
+        torch.testing.assert_close(statistics.moments(3).mean, kept.mean)
+    else:
+        assert 3 not in statistics.labels
+    own = samples.of_class(3).images.double()
+    scattered = (own - own.mean(dim=0)).T @ (own - own.mean(dim=0))
+    if scatter == "shared":  # the part of a class is in proportion to its samples
+        scattered = before * (kept.count / len(samples))
+    gone, going = (1 - factor) * scattered, (1 - factor) * (len(own) - 1)
+    weight = min(1.0, 8 / going)
+    assert weight < 1
+    found, left = statistics.pooled()
+    torch.testing.assert_close(found, before - gone + weight * gone)
+    others = freedom - (len(own) - 1)
+    assert left == pytest.approx(others + max(0.0, factor * len(own) - 1) + weight * going)
+
+
+def test_the_shape_of_dropped_classes_never_weighs_more_than_d_samples() -> None:
     samples = drawn()
     statistics = ClassStatistics()
     statistics.add(samples.images, samples.labels)
-    before, freedom = statistics.pooled()
-    kept = statistics.moments(2)
-    statistics.scale(2, 0.25)
-    assert statistics.counts()[2] == kept.count / 4
-    torch.testing.assert_close(statistics.moments(2).mean, kept.mean)
-    statistics.replace(2, kept)
-    statistics.forget(2)
-    statistics.add(samples.of_class(2).images, samples.of_class(2).labels)
-    dropped = statistics.drop(2)
-    assert dropped == kept.count
-    assert 2 not in statistics.labels
-    after, left = statistics.pooled()
-    assert 0 < left <= freedom
-    assert torch.linalg.eigvalsh(after).min() > 0
-    assert left <= freedom - kept.count + 1 + 2 * len(kept.mean)
-    assert not torch.allclose(before, after)
+    for label in range(4):
+        statistics.drop(label)
+        fresh = samples.of_class(label)[:1]
+        statistics.add(fresh.images, fresh.labels)
+    scatter, freedom = statistics.pooled()
+    assert freedom == pytest.approx(8), "one sample of a class has no shape of its own"
+    assert torch.linalg.eigvalsh(scatter).min() > 0
+    torch.testing.assert_close(
+        statistics.means(),
+        torch.stack([samples.of_class(c).images[0] for c in range(4)]).double(),
+    )
+
+
+def test_the_estimated_shrinkage_is_that_of_scikit_learn() -> None:
+    samples = drawn(60)
+    statistics = ClassStatistics()
+    statistics.add(samples.images, samples.labels)
+    scatter, freedom = statistics.pooled()
+    # Samples around zero with that scatter, as many as there are degrees of freedom.
+    values, vectors = torch.linalg.eigh(scatter)
+    equivalent = torch.zeros(int(freedom), 8).double()
+    equivalent[:8] = (vectors * values.clamp(min=0).sqrt()).T
+    _, expected = oas(equivalent.numpy(), assume_centered=True)
+    found = SLDA(shrinkage=None).fraction(scatter / freedom, freedom)
+    assert found == pytest.approx(expected, rel=1e-9)
+    fixed = SLDA(shrinkage=found).classifier(statistics)
+    torch.testing.assert_close(SLDA(shrinkage=None).classifier(statistics).weights, fixed.weights)
+
+
+def test_shrinkage_is_estimated_to_be_less_with_more_samples() -> None:
+    fractions = []
+    for count in (8, 40, 400, 4000):
+        statistics = ClassStatistics()
+        samples = drawn(count)
+        statistics.add(samples.images, samples.labels)
+        scatter, freedom = statistics.pooled()
+        fractions.append(SLDA(shrinkage=None).fraction(scatter / max(freedom, 1), freedom))
+    assert 1 >= fractions[0] > fractions[1] > fractions[2] > fractions[3] > 0
 
 
 @pytest.mark.parametrize("scatter", ["class", "shared", "none"])
 def test_a_saved_state_goes_on_bit_for_bit(scatter: str) -> None:
     samples = drawn()
     method = NearestMean() if scatter == "none" else SLDA()
-    one, other = (AnalyticLearner(method, scatter=scatter) for _ in range(2))  # type: ignore[arg-type]
+    one, never_saved, other = (
+        AnalyticLearner(method, scatter=scatter)  # type: ignore[arg-type]
+        for _ in range(3)
+    )
     first, second = samples[:150], samples[150:]
-    one.observe(first)
-    one.statistics.drop(1)
+    for learner in (one, never_saved):
+        learner.observe(first)
+        learner.statistics.drop(1)
     other.load_state_dict(one.state_dict())
-    for learner in (one, other):
+    for learner in (one, other, never_saved):
         learner.observe(second)
-    assert torch.equal(one.logits(samples.images), other.logits(samples.images))
-    assert one.state_dict().keys() == other.state_dict().keys()
+    expected = never_saved.logits(samples.images)
+    assert torch.equal(one.logits(samples.images), expected)
+    assert torch.equal(other.logits(samples.images), expected)
+    assert same(other.state_dict(), never_saved.state_dict())
 
 
 def test_a_shared_scatter_is_the_sum_of_the_classes_own() -> None:
@@ -188,14 +251,22 @@ def test_hopeless_samples_still_give_finite_logits() -> None:
             assert logits.shape == (len(samples), 1 + int(samples.labels.max()))
 
 
-def test_a_task_from_scratch_forgets_dropped_classes_too() -> None:
+def test_a_task_from_scratch_keeps_the_statistics_which_are_the_memory() -> None:
+    """Full relearning from scratch would otherwise lose every class that has not drifted."""
     samples = drawn()
     learner = learned(SLDA(), samples)
-    learner.buffer.drop(1)
-    learner.begin_task((0, 1, 2, 3), from_scratch=True)
-    learner.observe(samples[:100])
-    fresh = learned(SLDA(), samples[:100], batch=100)
-    assert torch.equal(learner.logits(samples.images), fresh.logits(samples.images))
+    before = learner.logits(samples.images)
+    learner.begin_task((), from_scratch=True)
+    assert torch.equal(learner.logits(samples.images), before)
+
+
+def test_a_shared_scatter_serves_every_method() -> None:
+    samples = drawn()
+    for method in METHODS.values():
+        learner = AnalyticLearner(method, scatter="shared")
+        learner.observe(samples)
+        right = learner.logits(samples.images).argmax(dim=1) == samples.labels
+        assert right.float().mean() > 0.5
 
 
 def test_a_second_epoch_changes_nothing() -> None:
@@ -208,8 +279,14 @@ def test_a_second_epoch_changes_nothing() -> None:
     assert sum(learner.buffer.counts().values()) == len(samples)
 
 
+def with_value(samples: Samples, value: float) -> Samples:
+    images = samples.images.clone()
+    images[2, 3] = value
+    return replace(samples, images=images)
+
+
 REFUSED = {
-    "other features": (lambda x: AnalyticLearner(SLDA()).forget(), "either samples or a label"),
+    "nothing to forget": (lambda x: AnalyticLearner(SLDA()).forget(), "either samples or a label"),
     "shrinkage": (lambda x: SLDA(shrinkage=2), "shrinkage must be 0 to 1; got 2"),
     "penalty": (lambda x: Ridge(penalty=0), "penalty must be above 0; got 0"),
     "width": (lambda x: Ridge(width=-1), "width must be 0 or more random features; got -1"),
@@ -217,10 +294,26 @@ REFUSED = {
         lambda x: AnalyticLearner(SLDA()).logits(torch.zeros(2, 4, 4, 1, dtype=torch.uint8)),
         "give an encoder",
     ),
+    "no scatter": (
+        lambda x: AnalyticLearner(SLDA(), scatter="none"),
+        "SLDA needs a scatter; got scatter='none'",
+    ),
     "scatter": (lambda x: ClassStatistics(scatter="some"), "scatter must be one of"),  # type: ignore[arg-type]
     "dimension": (
         lambda x: learned(SLDA(), x).observe(drawn(features=9)),
         "expected vectors of 8 features, as before; got 9",
+    ),
+    "dimension of random features": (
+        lambda x: learned(Ridge(width=5), x).logits(torch.zeros(2, 9)),
+        "expected vectors of 8 features, as before; got 9",
+    ),
+    "not a number": (
+        lambda x: learned(SLDA(), x).observe(with_value(x, math.nan)),
+        "vectors must be finite; got nan as feature 3 of sample 2: leave such samples out",
+    ),
+    "infinite, predicted": (
+        lambda x: learned(SLDA(), x).logits(with_value(x, math.inf).images),
+        "vectors must be finite; got inf as feature 3 of sample 2",
     ),
     "more than came": (
         lambda x: learned(SLDA(), x[:10]).forget(x),

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import driftwise as dw
 from driftwise import datasets
@@ -91,17 +90,6 @@ def test_statistics_of_a_concept_that_returns_are_restored_without_labels(
     assert labels == 4 * 10, "none for the second year"
     assert accurate > 90
     assert last(Realign())[1] == 2 * 4 * 10
-
-
-def test_a_partial_realignment_scales_the_statistics() -> None:
-    learner = AnalyticLearner(SLDA(), fresh_samples=8)
-    samples = sensors().task(1).train()
-    learner.observe(samples)
-    before = learner.buffer.counts()[2]
-    assert learner.buffer.slots_of(2) == 8
-    assert learner.buffer.drop(2, torch.arange(8) < 2) == round(before / 4)
-    assert learner.buffer.counts()[2] == round(0.75 * before)
-    assert len(learner.buffer.samples_of(2)) == 0
 
 
 def test_a_loop_that_is_saved_and_resumed_ends_with_the_same_numbers() -> None:

@@ -182,7 +182,7 @@ def test_stream_samples_and_drawn_ones_are_augmented_each_time_they_are_seen(
     assert {flipped for _, flipped in replayed} == {True, False}
 
 
-def test_the_memory_keeps_samples_as_they_came() -> None:
+def test_the_buffer_keeps_samples_as_they_came() -> None:
     learner = make_learner(augmentation="crop-flip", capacity=100)
     learner.observe(batch(0))
     stored = learner.buffer.sample(5).samples

@@ -157,7 +157,7 @@ def test_correct_counts_the_stream_samples_of_the_forward_they_share_with_the_dr
     assert (report.correct, report.samples) == (int((predicted == samples.labels).sum()), 30)
 
 
-def test_without_memory_samples_a_step_is_the_stream_alone_and_no_average_sees_it() -> None:
+def test_without_buffer_samples_a_step_is_the_stream_alone_and_no_average_sees_it() -> None:
     learner = cls_learner(**NEVER)
     learner.observe(labelled(0, 0, 1))
     for label in (0, 1):
@@ -168,7 +168,7 @@ def test_without_memory_samples_a_step_is_the_stream_alone_and_no_average_sees_i
         assert same(weights_of(average), weights_of(was))
 
 
-def test_memory_samples_carry_no_logits() -> None:
+def test_buffer_samples_carry_no_logits() -> None:
     learner = cls_learner()
     learner.observe(batch(0))
     assert learner.buffer.sample(3).extras == {}

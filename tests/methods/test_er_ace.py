@@ -81,7 +81,7 @@ def test_stream_samples_compete_with_classes_present_or_still_to_come(
     assert_step_is(learner, labelled(2, *labels), asymmetric(*competing))
 
 
-def test_an_empty_memory_adds_nothing() -> None:
+def test_an_empty_buffer_adds_nothing() -> None:
     learner = make_learner(ERACE())
     play_tasks(learner, (0, 1))
     for label in (0, 1):

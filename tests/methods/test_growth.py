@@ -145,7 +145,7 @@ def test_right_after_growing_old_classes_are_answered_and_predicted_as_before(me
 
 
 @pytest.mark.parametrize("method", ["der++", "ser"])
-def test_logits_kept_in_memory_are_widened_by_zeros(method: str) -> None:
+def test_logits_kept_in_the_buffer_are_widened_by_zeros(method: str) -> None:
     learner = two_tasks(METHODS[method]())
     before = copy.deepcopy(learner.buffer).sample(6)
     learner.grow(GROWN)

@@ -43,7 +43,7 @@ def replay_together(net: TinyNet, memory: ReplayBuffer, samples: Samples) -> Ten
 
 
 @pytest.mark.parametrize("steps_before", [0, 1, 4], ids=["empty memory", "filling", "full"])
-def test_er_takes_the_gradient_of_one_mean_over_stream_and_memory_samples(
+def test_er_takes_the_gradient_of_one_mean_over_stream_and_buffer_samples(
     steps_before: int,
 ) -> None:
     learner = make_learner()
@@ -102,7 +102,7 @@ class Spy(Method):
         self.calls.append("after")
 
 
-def test_the_batch_is_offered_to_memory_only_after_its_own_step() -> None:
+def test_the_batch_is_offered_to_the_buffer_only_after_its_own_step() -> None:
     spy = Spy()
     learner = make_learner(spy, capacity=100, minibatch_size=100)
     for number in range(3):
@@ -126,7 +126,7 @@ def test_the_method_is_notified_of_tasks_and_of_every_move() -> None:
     assert spy.calls == [("begin", classes), "outcome", "after", "outcome", "after", "end"]
 
 
-def test_a_draw_is_as_large_as_asked_for_and_never_larger_than_the_memory() -> None:
+def test_a_draw_is_as_large_as_asked_for_and_never_larger_than_the_buffer() -> None:
     sizes = []
 
     class Draws(ER):
@@ -235,7 +235,7 @@ def test_predictions_do_not_depend_on_the_samples_beside_them() -> None:
 # --- starting over, failing, going on -----------------------------------------------------------
 
 
-def test_a_restart_forgets_weights_statistics_and_momentum_and_keeps_the_memory() -> None:
+def test_a_restart_forgets_weights_statistics_and_momentum_and_keeps_the_buffer() -> None:
     learner = make_learner(momentum=0.9)
     for number in range(3):
         learner.observe(batch(number))
@@ -283,7 +283,9 @@ class Bursts(Spy):
 
 
 @pytest.mark.parametrize("ended_by", ["the loop", "a new class"])
-def test_weights_that_a_last_step_has_burst_end_no_task_and_are_reported(ended_by: str) -> None:
+def test_weights_that_a_last_step_has_made_diverge_end_no_task_and_are_reported(
+    ended_by: str,
+) -> None:
     spy = Bursts()
     learner = make_learner(spy)
     learner.begin_task((0, 1))

@@ -163,13 +163,13 @@ def test_networks_and_what_they_are_given_are_in_channels_last(augmentation: str
     learner = wide_learner("cls-er", memory_format=torch.channels_last, augmentation=augmentation)
     given: list[Tensor] = []
 
-    def watch() -> None:
+    def attach() -> None:
         for network in learner.networks:
             network._forward_hooks.clear()
             network.register_forward_hook(lambda module, inputs, out: given.append(inputs[0]))
 
     for _ in range(2):
-        watch()
+        attach()
         learner.observe(batch(0))
         learner.observe(batch(1))
         learner.logits(batch(2).images)

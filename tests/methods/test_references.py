@@ -39,7 +39,7 @@ from driftwise.types import Dataset, Parts, Samples, Verdict
 
 
 @pytest.mark.parametrize("method", [Finetune(), Joint()], ids=["finetune", "joint"])
-def test_a_step_is_cross_entropy_on_the_batch_and_leaves_the_memory_alone(
+def test_a_step_is_cross_entropy_on_the_batch_and_leaves_the_buffer_alone(
     method: Finetune,
 ) -> None:
     learner = make_learner(method)
@@ -52,7 +52,7 @@ def test_a_step_is_cross_entropy_on_the_batch_and_leaves_the_memory_alone(
     assert sorted(learner.buffer.sample(6).samples.ids.tolist()) == kept.ids.tolist()
 
 
-def test_finetuning_offers_the_memory_nothing() -> None:
+def test_finetuning_offers_the_buffer_nothing() -> None:
     learner = make_learner(Finetune())
     for number in range(3):
         learner.observe(batch(number))
@@ -103,7 +103,7 @@ def stream_for(method: type[Method]) -> Stream:
     )
 
 
-class Watched(Joint):
+class Recorded(Joint):
     """Writes down what the network is shown, and its weights where tasks begin and end."""
 
     def __init__(self, **options: Any) -> None:
@@ -130,7 +130,7 @@ def as_pairs(x: Tensor, labels: Tensor) -> list[tuple[bytes, int]]:
     return [(sample.numpy().tobytes(), int(label)) for sample, label in zip(x, labels, strict=True)]
 
 
-class Unwatched:
+class NoMonitor:
     """A monitor that checks nothing."""
 
     def check(self, task: object) -> list[Verdict]:
@@ -147,14 +147,14 @@ def bare(task: object) -> AdaptationContext:
     return AdaptationContext(**nothing)
 
 
-def played(*, from_scratch: bool, epochs: int = 2) -> tuple[Learner, Watched, Ledger]:
-    method = Watched(from_scratch=from_scratch)
+def trained(*, from_scratch: bool, epochs: int = 2) -> tuple[Learner, Recorded, Ledger]:
+    method = Recorded(from_scratch=from_scratch)
     learner = make_learner(method)
     ledger = Ledger()
     records = run_tasks(
         stream_for(Joint).tasks(),
         handler=DriftHandler(
-            monitor=Unwatched(), adaptation=Vanilla(), learner=learner, ledger=ledger
+            monitor=NoMonitor(), adaptation=Vanilla(), learner=learner, ledger=ledger
         ),
         context_of=bare,
         evaluate=lambda task: None,
@@ -166,7 +166,7 @@ def played(*, from_scratch: bool, epochs: int = 2) -> tuple[Learner, Watched, Le
 
 
 def test_joint_training_sees_every_known_class_as_it_is_now_in_every_epoch() -> None:
-    _, method, _ = played(from_scratch=True, epochs=2)
+    _, method, _ = trained(from_scratch=True, epochs=2)
     assert method.announced == list(TASKS)
     for number, shown in enumerate(method.shown, start=1):
         known = [label for classes in TASKS[:number] for label in classes]
@@ -179,21 +179,21 @@ def test_joint_training_sees_every_known_class_as_it_is_now_in_every_epoch() -> 
 
 
 def test_joint_training_books_a_label_once_for_every_concept_of_a_sample() -> None:
-    learner, _, ledger = played(from_scratch=True)
+    learner, _, ledger = trained(from_scratch=True)
     # Class 0 has to be labelled anew at the second task, as its concept is another from there on.
     assert ledger.labels == {"stream": TRAINED * (2 + 2 + 2), "monitoring": 0, "adaptation": 0}
     assert (len(learner.buffer), learner.buffer.seen) == (0, 0)
 
 
 def test_joint_training_begins_every_task_with_other_fresh_weights() -> None:
-    _, method, _ = played(from_scratch=True)
+    _, method, _ = trained(from_scratch=True)
     for attempt, began in enumerate(method.began):
         assert same(began, weights_of(make_network(attempt)))
     assert Joint().from_scratch, "by default"
 
 
 def test_joint_training_goes_on_from_the_last_task_if_asked() -> None:
-    _, method, _ = played(from_scratch=False)
+    _, method, _ = trained(from_scratch=False)
     assert same(method.began[0], weights_of(make_network(0)))
     assert same(method.began[1:], method.ended[:-1])
     assert not same(method.began[1], method.began[0])

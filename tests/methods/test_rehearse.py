@@ -22,7 +22,7 @@ from same_state import same
 from driftwise.types import Samples
 
 
-def test_rehearsing_is_one_step_on_a_draw_from_memory_and_another_draw_beside_it() -> None:
+def test_rehearsing_is_one_step_on_a_draw_from_the_buffer_and_another_draw_beside_it() -> None:
     learner = make_learner()
     learner.observe(labelled(1, 0, 1, 2, 3, 4, 0))
     net, twin = tiny(learner.network).train(), twin_of(learner.buffer)
@@ -59,6 +59,6 @@ def test_rehearsing_given_samples_moves_the_network_as_observing_them_would() ->
     assert len(one.buffer) > len(other.buffer)
 
 
-def test_an_empty_memory_has_nothing_to_rehearse() -> None:
+def test_an_empty_buffer_has_nothing_to_rehearse() -> None:
     with pytest.raises(ValueError, match="the buffer is empty"):
         make_learner().rehearse()

@@ -143,7 +143,7 @@ def test_an_unannounced_task_freezes_the_network_as_the_one_before_left_it() -> 
     assert_step_is(learner, labelled(4, 2, 1, 2), strong(frozen))
 
 
-def test_an_empty_memory_leaves_the_frozen_network_alone_to_hold_on() -> None:
+def test_an_empty_buffer_leaves_the_frozen_network_alone_to_hold_on() -> None:
     learner = ser_learner()
     play_tasks(learner, (0, 1))
     for label in (0, 1):

@@ -92,7 +92,7 @@ def test_measuring_leaves_network_and_randomness_bit_identical(training: bool) -
     grad_values = [None if grad is None else grad.clone() for grad in grads]
     random_state = torch.get_rng_state()
 
-    FlopMeter(lambda count: None).watch(network, (3, 6, 6))
+    FlopMeter(lambda count: None).attach(network, (3, 6, 6))
 
     assert torch.equal(torch.get_rng_state(), random_state)
     assert network.training is training
@@ -107,7 +107,7 @@ def test_a_metered_network_computes_bit_for_bit_what_it_would_have() -> None:
     free = conv_net()
     monitored = copy.deepcopy(free)
     booked: list[int] = []
-    FlopMeter(booked.append).watch(monitored, (3, 6, 6))
+    FlopMeter(booked.append).attach(monitored, (3, 6, 6))
     samples = torch.randn(4, 3, 6, 6, generator=rng.fork(0, "rows"))
     for network in (free, monitored):
         with rng.as_global(rng.fork(0, "dropout")):
@@ -123,7 +123,7 @@ def test_calls_book_samples_times_cost_and_the_backward_only_when_learning() -> 
     network = nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 3))
     cost = per_sample(network, (8,))
     booked: list[int] = []
-    FlopMeter(booked.append).watch(network, (8,))
+    FlopMeter(booked.append).attach(network, (8,))
     assert booked == []
     network.train()(torch.zeros(5, 8))
     with torch.no_grad():
@@ -139,12 +139,12 @@ def test_calls_book_samples_times_cost_and_the_backward_only_when_learning() -> 
 def test_copies_of_a_metered_network_count_in_the_same_ledger() -> None:
     ledger, network = Ledger(), nn.Linear(8, 4)
     meter = FlopMeter(ledger.add_flops)
-    meter.watch(network, (8,))
+    meter.attach(network, (8,))
     second: list[int] = []
-    FlopMeter(second.append).watch(network, (8,))
+    FlopMeter(second.append).attach(network, (8,))
     average = copy.deepcopy(network)
-    meter.watch(average, (8,))  # already metered: nothing may count twice
-    meter.watch(network, (8,))
+    meter.attach(average, (8,))  # already metered: nothing may count twice
+    meter.attach(network, (8,))
     assert ledger.flops["detect"] == 0
     with ledger.phase("detect"), torch.no_grad():
         average(torch.zeros(1, 8))
@@ -170,7 +170,7 @@ class Marked(nn.Linear):
 def test_a_meter_keeps_neither_network_nor_copy_alive() -> None:
     meter = FlopMeter(lambda count: None)
     network = Marked(8, 4)
-    meter.watch(network, (8,))
+    meter.attach(network, (8,))
     gone = weakref.ref(network)
     del network
     gc.collect()

@@ -152,7 +152,7 @@ histories = st.lists(asked | booked | worked, max_size=20)
 budgets = st.none() | st.integers(0, 60)
 
 
-def play(ledger: Ledger, history: list[tuple[str, int, int]]) -> None:
+def record(ledger: Ledger, history: list[tuple[str, int, int]]) -> None:
     """An ask books what was granted and was there; whatever the budget forbids is not booked."""
     for what, first, second in history:
         if what == "ask":
@@ -173,10 +173,10 @@ def test_saved_at_any_moment_the_budget_holds_and_everything_is_counted_once(
     before: list[tuple[str, int, int]], after: list[tuple[str, int, int]], budget: int | None
 ) -> None:
     whole, first, second = (Ledger(label_budget=budget) for _ in range(3))
-    play(whole, before + after)
-    play(first, before)
+    record(whole, before + after)
+    record(first, before)
     second.load_state_dict(json.loads(json.dumps(first.state_dict(), allow_nan=False)))
-    play(second, after)
+    record(second, after)
     assert (second.labels, second.flops) == (whole.labels, whole.flops)
     assert (second.steps, second.refused) == (whole.steps, whole.refused)
     assert budget is None or whole.labels["adaptation"] <= budget

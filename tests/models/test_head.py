@@ -233,7 +233,7 @@ def test_built_in_networks_have_the_features_that_they_say(kind: Any) -> None:
     assert growing_head_of(prepared) is network.head
 
 
-def test_the_head_is_looked_for_once() -> None:
+def test_the_head_is_searched_for_once() -> None:
     network = Listed().eval()
     calls: list[int] = []
     network.register_forward_pre_hook(lambda *_: calls.append(1))

@@ -31,7 +31,7 @@ def hooked_layer() -> nn.Module:
 
 def counted() -> nn.Module:
     network = nn.Sequential(nn.Linear(16, 2))
-    FlopMeter(lambda _: None).watch(network, (16,))
+    FlopMeter(lambda _: None).attach(network, (16,))
     return network
 
 

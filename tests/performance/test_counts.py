@@ -258,7 +258,7 @@ def full_memory(capacity: int) -> ReplayBuffer:
 
 
 @pytest.mark.parametrize("operation", ["offer", "put", "drop", "counts", "sample"])
-def test_a_memory_has_no_loop_over_samples(operation: str) -> None:
+def test_a_buffer_has_no_loop_over_samples(operation: str) -> None:
     def act(count: int) -> Callable[[], object]:
         memory, batch = full_memory(CLASSES * count), samples_of(count)
         memory.drop(0)
@@ -276,7 +276,7 @@ def test_a_memory_has_no_loop_over_samples(operation: str) -> None:
 
 
 @pytest.mark.parametrize("operation", ["offer", "sample"])
-def test_a_large_memory_takes_what_a_small_one_takes(operation: str) -> None:
+def test_a_large_buffer_takes_what_a_small_one_takes(operation: str) -> None:
     small, large = (full_memory(capacity) for capacity in (200, 200_000))
     batch = samples_of(64)
 

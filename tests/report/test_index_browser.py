@@ -107,7 +107,7 @@ def test_filters_choose_runs_and_cells_are_made_of_those(visit: Visit) -> None:
     assert count(visit).startswith("8 of 8 cells, 15 of 15 runs")
 
 
-def test_two_values_of_a_filter_mean_either_and_counts_tell_what_is_left(visit: Visit) -> None:
+def test_two_values_of_a_filter_mean_either_and_counts_show_what_is_left(visit: Visit) -> None:
     choose(visit, "adaptation", "amr")
     choose(visit, "adaptation", "fr")
     assert set(column(visit, "adaptation")) == {"amr", "fr"}

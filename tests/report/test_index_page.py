@@ -46,12 +46,12 @@ def test_runs_that_are_not_done_are_counted_named_and_have_no_page(tmp_path: Pat
     assert "4 of 6 runs done, 1 failed, 1 not done." in reader.text
     assert "er-amr-0: damaged (result.json cannot be read" in reader.text
     data = data_of(page)
-    told = {row[1]: (data["states"][row[3]], row[4], row[5]) for row in data["runs"]}
-    assert told["er-vanilla-1"] == ("failed", "2 attempts, the last: out of <b>memory</b>", [])
-    assert told["er-amr-0"] == ("not done", "its result.json is damaged", [])
-    assert told["er-vanilla-0"][:2] == ("done", "")
+    message = {row[1]: (data["states"][row[3]], row[4], row[5]) for row in data["runs"]}
+    assert message["er-vanilla-1"] == ("failed", "2 attempts, the last: out of <b>memory</b>", [])
+    assert message["er-amr-0"] == ("not done", "its result.json is damaged", [])
+    assert message["er-vanilla-0"][:2] == ("done", "")
     pages = {file.stem for file in (tmp_path / "pages").iterdir()}
-    assert pages == {run_id for run_id, (state, _, _) in told.items() if state == "done"}
+    assert pages == {run_id for run_id, (state, _, _) in message.items() if state == "done"}
     (tmp_path / "failures" / "er-vanilla-1.json").write_text("[]")
     data = data_of(write_index(tmp_path, [troubled]))
     (row,) = [row for row in data["runs"] if row[1] == "er-vanilla-1"]
@@ -230,7 +230,7 @@ def test_pages_ask_nobody_outside_for_anything(tmp_path: Path) -> None:
         assert policy.startswith("default-src 'none'; ")
 
 
-def test_a_run_page_tells_what_the_run_found(tmp_path: Path) -> None:
+def test_a_run_page_reports_what_the_run_found(tmp_path: Path) -> None:
     write_index(tmp_path, [read_sweep(small_sweep(tmp_path))])
     page = tmp_path / "pages" / "er-amr-1.html"
     reader = PageReader(page)

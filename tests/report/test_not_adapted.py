@@ -99,7 +99,7 @@ def test_the_note_is_part_of_the_figure_itself() -> None:
     assert below.min() < 0.5, "nothing is printed below the figure"
 
 
-def test_some_seeds_without_adaptation_are_told_from_all(tmp_path: Path) -> None:
+def test_some_seeds_without_adaptation_differ_from_all(tmp_path: Path) -> None:
     write_run(tmp_path / "0", small_result(seed=0))
     write_run(tmp_path / "1", small_result(seed=1, **idle()))
     (setting,) = settings_in(tmp_path)
@@ -114,9 +114,9 @@ def test_who_was_not_adapted_wins_no_comparison(tmp_path: Path) -> None:
             changes = idle() if benchmark == "a-cd" else {}
             result = small_result(benchmark=benchmark, adaptation=name, faa=faa, **changes)
             write_run(tmp_path / benchmark / name, result)
-    told = overview(settings_in(tmp_path))
-    assert "amr ends at or above fr in 1 of 1 settings." in told
-    assert "1 setting cannot be compared: amr or fr was not adapted there." in told
+    message = overview(settings_in(tmp_path))
+    assert "amr ends at or above fr in 1 of 1 settings." in message
+    assert "1 setting cannot be compared: amr or fr was not adapted there." in message
 
 
 def test_a_paper_table_its_figures_claims_and_pages_say_so(tmp_path: Path) -> None:
@@ -149,5 +149,5 @@ def test_a_paper_table_its_figures_claims_and_pages_say_so(tmp_path: Path) -> No
         assert reason == ("" if never or not measures else NOTE)
     pages = [page.read_text() for page in (tmp_path / "pages").glob("*.html")]
     for name in ("vanilla", "fr", "amr"):
-        told = [NOTE in page for page in pages if f", {name}, seed" in page]
-        assert told == [name != "vanilla"] * len(told) != []
+        message = [NOTE in page for page in pages if f", {name}, seed" in page]
+        assert message == [name != "vanilla"] * len(message) != []

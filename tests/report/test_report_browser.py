@@ -31,7 +31,7 @@ QUIET = (
 
 
 class Visit:
-    """An open page, and whatever it said or asked for."""
+    """An open page, and whatever it printed or requested."""
 
     def __init__(self, page: Page) -> None:
         self.page = page

@@ -29,7 +29,7 @@ def test_a_claim_is_right_from_the_drift_until_the_class_is_renewed(tmp_path: Pa
     start = [Outcome.FALSE_ALARM, Outcome.MISSED, Outcome.FOUND]
     assert list(outcomes_of(amr)) == [
         *start,
-        Outcome.FALSE_ALARM,  # renewed after task 4: its new look is known now
+        Outcome.FALSE_ALARM,  # renewed after task 4: its new concept is known now
         Outcome.UNTESTABLE,
     ]
     assert list(outcomes_of(vanilla)) == [
@@ -75,11 +75,11 @@ def test_an_identity_upon_an_earlier_drift_changes_nothing_either(tmp_path: Path
     assert judged(tmp_path / "b", events, renewals=renewed) == [RIGHT, WRONG, RIGHT, RIGHT]
 
 
-@pytest.mark.parametrize("look", ["original", "natural", "blur+rotation"])
-def test_a_second_look_is_a_drift_whether_new_or_a_return(tmp_path: Path, look: str) -> None:
+@pytest.mark.parametrize("concept", ["original", "natural", "blur+rotation"])
+def test_a_second_concept_is_a_drift_whether_new_or_recurring(tmp_path: Path, concept: str) -> None:
     events: list[dict[str, object]] = [
         {"task": 2, "transform": "blur"},
-        {"task": 4, "transform": look},
+        {"task": 4, "transform": concept},
     ]
     renewed = [{"task": 2, "class": 0}]
     assert judged(tmp_path / "run", events, renewals=renewed) == [RIGHT, WRONG, RIGHT, RIGHT]
@@ -119,7 +119,7 @@ def test_a_gradual_event_ends_where_another_takes_the_whole_class(tmp_path: Path
         ({"transform": "original", "severity": 0}, "back to the original concept"),
     ],
 )
-def test_events_are_told_in_words(tmp_path: Path, event: dict[str, object], words: str) -> None:
+def test_events_are_reported_in_words(tmp_path: Path, event: dict[str, object], words: str) -> None:
     judged(tmp_path / "run", [{"task": 3, **event}])
     (run,) = find_runs([tmp_path]).runs
     assert f"task 3: class 0 ({words})." in describe_events(run)
@@ -134,7 +134,7 @@ def test_a_stream_whose_events_change_nothing_is_said_not_to_drift(tmp_path: Pat
 
 
 @pytest.mark.parametrize("labels", ["predicted", "unknown"])
-def test_where_rows_are_not_told_apart_an_alarm_beside_drift_is_not_false(
+def test_where_classes_are_not_distinguished_an_alarm_beside_drift_is_not_false(
     tmp_path: Path, labels: str
 ) -> None:
     event = {"task": 3, "classes": [1], "transform": "blur", "severity": 1}

@@ -189,7 +189,7 @@ def test_a_class_has_no_accuracy_before_it_arrives(setting: Setting) -> None:
     assert means[2, 1] == 100.0
 
 
-def test_calibration_bins_are_pooled_by_their_rows(tmp_path: Path) -> None:
+def test_calibration_bins_are_pooled_by_their_samples(tmp_path: Path) -> None:
     for seed, (accuracy, count) in enumerate(((0.5, 10), (1.0, 30))):
         bins = [{"confidence": 0.95, "accuracy": accuracy, "count": count}]
         write_run(

@@ -107,7 +107,7 @@ def test_very_many_flags_are_cut_and_counted(tmp_path: Path) -> None:
     assert f"{num - MAX_VERDICTS} more are in result.json" in table.about[0]
 
 
-def test_a_runs_table_tells_what_each_verdict_rests_on(tmp_path: Path) -> None:
+def test_a_runs_table_reports_what_each_verdict_rests_on(tmp_path: Path) -> None:
     merged: dict[str, Any] = {"p_values": {"ks": 0.2, "mmd": 0.004}}
     verdicts = [
         small_result()["verdicts"][0],

@@ -154,7 +154,7 @@ def test_a_strangers_links_lead_no_report_elsewhere(
     assert not (out / "index.html").is_symlink()
 
 
-def test_a_folder_that_cannot_be_written_is_told_before_the_work(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_reported_before_the_work(tmp_path: Path) -> None:
     write_run(tmp_path / "run", small_result())
     occupied = tmp_path / "file"
     occupied.write_text("")
@@ -224,7 +224,7 @@ def test_a_run_more_adds_little_to_the_page(
             write_run(folder, small_result(seed=seed, config={"words": "long " * 300}))
         report = write_report([tmp_path / f"{num_runs}"], tmp_path / f"out-{num_runs}")
         text = PageReader(report.page).text
-        assert text.count("long long") > 100, "the configuration is told"
+        assert text.count("long long") > 100, "the configuration is shown"
         assert f"As seed 0, but for: seed {num_runs - 1}." in text
         return report.page.stat().st_size
 

@@ -351,7 +351,7 @@ def test_a_config_above_finished_runs_is_no_unfinished_run(tmp_path: Path) -> No
     assert find_runs([tmp_path]).warnings == ()
 
 
-def test_no_run_at_all_is_the_users_to_mend(tmp_path: Path) -> None:
+def test_no_run_at_all_is_a_users_mistake(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="found none in"):
         find_runs([tmp_path])
     unfinished = write_run(tmp_path / "unfinished", small_result())

@@ -226,7 +226,7 @@ def test_anything_else_is_refused_by_path(tmp_path: Path, state: object, message
     assert list(tmp_path.iterdir()) == [], "nothing is written"
 
 
-def test_a_file_cut_anywhere_is_told_as_damaged(tmp_path: Path) -> None:
+def test_a_file_cut_anywhere_is_reported_as_damaged(tmp_path: Path) -> None:
     path = tmp_path / "x"
     state_file.write(path, {"a": torch.arange(8), "b": "text"}, format=1)
     whole = path.read_bytes()
@@ -250,7 +250,7 @@ def test_a_file_cut_anywhere_is_told_as_damaged(tmp_path: Path) -> None:
         {"driftwise": '{"format": 1, "tree": [1]}'},
     ],
 )
-def test_a_safetensors_file_of_somebody_else_is_told_as_such(
+def test_a_safetensors_file_of_somebody_else_is_reported_as_such(
     tmp_path: Path, metadata: dict[str, str] | None
 ) -> None:
     save_file({"a": torch.ones(2)}, tmp_path / "x", metadata=metadata)
@@ -259,6 +259,6 @@ def test_a_safetensors_file_of_somebody_else_is_told_as_such(
 
 
 @pytest.mark.parametrize("name", ["missing", "."])
-def test_what_cannot_be_read_is_told_with_its_path(tmp_path: Path, name: str) -> None:
+def test_what_cannot_be_read_is_reported_with_its_path(tmp_path: Path, name: str) -> None:
     with pytest.raises(UserError, match=r"^cannot read .*: "):
         state_file.read(tmp_path / name, format=1)

@@ -25,7 +25,7 @@ FINGERPRINT = RunConfig(
 )
 
 
-def test_a_fingerprint_is_bounded_free_of_labels_and_independent_of_the_memory(
+def test_a_fingerprint_is_bounded_free_of_labels_and_independent_of_the_buffer(
     tmp_path: Path,
 ) -> None:
     p_values = []
@@ -100,7 +100,9 @@ def test_drift_below_the_bound_is_spared_and_costs_no_labels(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("labels", ["predicted", "unknown"])
-def test_without_labels_of_watched_samples_confidence_decides(tmp_path: Path, labels: Any) -> None:
+def test_without_labels_of_monitored_samples_confidence_decides(
+    tmp_path: Path, labels: Any
+) -> None:
     config = dataclasses.replace(HARM, monitor_labels=labels, min_harm=5)
     result = run(config, tmp_path / "run")
     assert all(each["harm"] is None for each in result["verdicts"])
@@ -124,7 +126,7 @@ UNKNOWN = dataclasses.replace(PREDICTED, monitor_labels="unknown")
 
 
 def in_references(result: dict[str, Any]) -> int:
-    """Labels of the samples that say how each class looked when it was learned, or learned anew."""
+    """Labels of the reference samples of each class when it was learned, or learned anew."""
     task = next(assemble(resolve(PREDICTED)).stream.tasks())
     learned = [label for labels in result["tasks"] for label in labels]
     learned += [each["class"] for each in result["renewals"]]
@@ -140,7 +142,7 @@ def test_predicted_labels_cost_nothing_beyond_the_reference_and_still_find_drift
     monitored = sum(each["num_current"] for each in given["verdicts"])
     assert given["labels"]["monitoring"] == in_references(given) + monitored
     at_event = [each for each in result["verdicts"] if each["task"] == 3]
-    # Every watched sample is taken for some known class.
+    # Every monitored sample is predicted as some known class.
     assert sum(each["num_current"] for each in at_event) == sum(
         each["num_current"] for each in given["verdicts"] if each["task"] == 3
     )
@@ -158,7 +160,7 @@ def test_the_whole_stream_has_one_verdict_and_every_class_is_answered(tmp_path: 
 
 
 @pytest.mark.parametrize("config", [PREDICTED, UNKNOWN])
-def test_a_run_without_labels_of_watched_samples_goes_on_where_it_stopped(
+def test_a_run_without_labels_of_monitored_samples_goes_on_where_it_stopped(
     tmp_path: Path, config: RunConfig
 ) -> None:
     run(config, tmp_path / "whole")

@@ -90,7 +90,7 @@ def test_elsewhere_than_on_a_terminal_every_task_leaves_one_plain_line(clock: Cl
     ]
 
 
-def test_drifted_classes_and_notes_are_told_at_once(clock: Clock) -> None:
+def test_drifted_classes_and_notes_are_reported_at_once(clock: Clock) -> None:
     display, written = make(terminal=False)
     verdicts = [
         Verdict(task=2, label=0, drifted=True),

@@ -59,8 +59,8 @@ def test_data_of_which_a_third_was_replaced_are_not_gone_on_with(tmp_path: Path)
         run(CONFIG, out, data=data, listener=StopAt(2, 1))
     for sampled in (True, False):
         other = with_others(data, sampled=sampled)
-        told = complaint(partial(run, CONFIG, out, data=other, resume=True))
-        assert "data_identity" in told
+        message = complaint(partial(run, CONFIG, out, data=other, resume=True))
+        assert "data_identity" in message
     data.images[7] = 0  # as whoever has loaded them may do
     assert "data_identity" in complaint(lambda: run(CONFIG, out, data=data, resume=True))
 
@@ -99,8 +99,8 @@ def test_a_damaged_cache_is_named_and_not_trained_on(
     (file,) = (tmp_path / "cache").rglob("images.u8")
     content = file.read_bytes()
     file.write_bytes(content[: len(content) // 2] + bytes(len(content) - len(content) // 2))
-    told = r"the cached photos-\w+ is damaged and built anew: .*u8"
-    with pytest.warns(UserWarning, match=told) as warned:
+    message = r"the cached photos-\w+ is damaged and built anew: .*u8"
+    with pytest.warns(UserWarning, match=message) as warned:
         again = run(config, tmp_path / "again")
     assert {warning.filename for warning in warned} == {__file__}, "whoever called, is warned"
     assert {**again, "seconds": 0, "versions": 0} == {**whole, "seconds": 0, "versions": 0}

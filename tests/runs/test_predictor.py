@@ -61,11 +61,11 @@ def test_an_unfinished_run_predicts_as_its_last_complete_task_left_it(tmp_path: 
     config = RunConfig(epochs=1)
     with pytest.raises(Stop):
         driftwise.run(config, tmp_path / "run", listener=StopAt(3, 5))
-    told = [event for event in events_of(tmp_path / "run") if event["event"] == "scores"]
+    message = [event for event in events_of(tmp_path / "run") if event["event"] == "scores"]
     samples = scoring_samples(tmp_path / "run", 2)
     predictor = driftwise.load(tmp_path / "run")
     found = [accuracy(predictor, samples, classes) for classes in ([0, 1], [2, 3])]
-    assert found == pytest.approx(told[-1]["accuracy"])
+    assert found == pytest.approx(message[-1]["accuracy"])
 
 
 def test_probabilities_classes_and_logits_say_the_same(predictor: Predictor) -> None:
@@ -135,8 +135,8 @@ def test_a_config_with_a_setting_that_no_run_has_is_refused(finished: Path, tmp_
     config = json.loads((finished / "config.json").read_text())
     (tmp_path / "run" / "config.json").write_text(json.dumps({**config, "folder": "elsewhere"}))
     (tmp_path / "run" / "checksums.json").unlink()
-    told = complaint(lambda: driftwise.load(tmp_path / "run"))
-    assert told.startswith(f"{tmp_path / 'run' / 'config.json'}: unknown key 'folder'")
+    message = complaint(lambda: driftwise.load(tmp_path / "run"))
+    assert message.startswith(f"{tmp_path / 'run' / 'config.json'}: unknown key 'folder'")
 
 
 def test_code_named_by_a_folder_is_imported_only_if_trusted(finished: Path, tmp_path: Path) -> None:
@@ -153,8 +153,8 @@ def test_code_named_by_a_folder_is_imported_only_if_trusted(finished: Path, tmp_
         saved["config"] = digest_of(folder / "config.json")
         state_file.write(folder / name, saved, format=store.FORMAT)
     assert "trust_imports=True" in complaint(lambda: driftwise.load(folder))
-    told = complaint(lambda: driftwise.load(folder, trust_imports=True))
-    assert told.startswith(f"{folder}: cannot import 'no_such_module:Net'")
+    message = complaint(lambda: driftwise.load(folder, trust_imports=True))
+    assert message.startswith(f"{folder}: cannot import 'no_such_module:Net'")
 
 
 # --- networks behind what they need -------------------------------------------------------------

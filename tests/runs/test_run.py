@@ -138,11 +138,11 @@ def test_the_default_run_keeps_every_promise_of_its_result(finished: Path) -> No
     assert versions["threads"] == 1
 
 
-def test_events_tell_the_run_task_by_task(finished: Path) -> None:
+def test_events_report_the_run_task_by_task(finished: Path) -> None:
     result = result_of(finished)
-    told = events_of(finished)
+    message = events_of(finished)
     for number, classes in enumerate(result["tasks"], start=1):
-        own = [event for event in told if event["task"] == number]
+        own = [event for event in message if event["task"] == number]
         verdicts = [
             {"event": "verdict", **verdict}
             for verdict in result["verdicts"]
@@ -213,7 +213,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.filterwarnings("ignore:the encoder has trained:UserWarning")
-@pytest.mark.filterwarnings("ignore:the detector watches:UserWarning")
+@pytest.mark.filterwarnings("ignore:the detector reads the samples that score:UserWarning")
 @pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS.keys())
 def test_every_variant_keeps_the_promises_of_its_result(
     settings: dict[str, Any], tmp_path: Path
@@ -285,7 +285,7 @@ def test_all_adaptations_are_the_same_up_to_the_first_drift(tmp_path: Path) -> N
     [{"detector": "ks"}, {"detector": "ks", "encoder": "random"}, {"detector": "always"}],
     ids=str,
 )
-def test_watching_alone_changes_nothing_in_training(
+def test_monitoring_alone_changes_nothing_in_training(
     watcher: dict[str, Any], tmp_path: Path
 ) -> None:
     alone = losses_of(tmp_path / "never", adaptation="vanilla", detector="never")
@@ -365,8 +365,8 @@ def test_joint_training_books_labels_of_earlier_tasks_only_where_a_class_has_dri
     assert result["labels"]["stream"] == samples_in(stream, "train", *range(4)) + samples_in(
         stream, "train", *drifted
     )
-    told = [event for event in events_of(tmp_path / "run") if event["event"] == "repair"]
-    assert [event["training_rows"] for event in told] == brought
+    message = [event for event in events_of(tmp_path / "run") if event["event"] == "repair"]
+    assert [event["training_rows"] for event in message] == brought
 
 
 def memory_before(task: int, config: RunConfig, folder: Path) -> dict[int, int]:
@@ -573,22 +573,22 @@ class Doubled(Hidden):
 def test_a_network_without_a_head_is_refused_unless_its_features_are_given(tmp_path: Path) -> None:
     network = Doubled("body", "head")
     assert "pass features=" in complaint(lambda: run(quick(), tmp_path / "run", network=network))
-    assert "pass features=" in complaint(lambda: LiveLearner(network).observe(PICTURES, [0, 1]))
+    assert "pass features=" in complaint(lambda: LiveLearner(network).observe(IMAGES, [0, 1]))
     assert list(tmp_path.iterdir()) == []
     config = quick(lr=0.05, encoder="learner", detector="mmd", tasks=((0, 1), (2, 3)))
     result = run(config, tmp_path / "run", network=network, features="body")
     assert result["verdicts"]
     assert resume(tmp_path / "run", network=network, features="body")["faa"] == result["faa"]
     with LiveLearner(network, features="body", folder=tmp_path / "kept") as live_learner:
-        assert live_learner.observe(PICTURES, [0, 1]).new_classes == (0, 1)
+        assert live_learner.observe(IMAGES, [0, 1]).new_classes == (0, 1)
     with LiveLearner.load(tmp_path / "kept", network, features="body") as live_learner:
-        assert live_learner.predict(PICTURES).shape == (2,)
+        assert live_learner.predict(IMAGES).shape == (2,)
     assert "features can be given along with a torch module" in complaint(
         lambda: LiveLearner("mlp", features="body")
     )
 
 
-PICTURES = torch.zeros(2, 8, 8, 1, dtype=torch.uint8)
+IMAGES = torch.zeros(2, 8, 8, 1, dtype=torch.uint8)
 
 
 def test_a_network_that_was_given_is_needed_again_to_go_on(tmp_path: Path) -> None:
@@ -597,8 +597,8 @@ def test_a_network_that_was_given_is_needed_again_to_go_on(tmp_path: Path) -> No
     run(config, tmp_path / "whole", network=network)
     with pytest.raises(Stop):
         run(config, tmp_path / "run", network=network, listener=StopAt(3, 4))
-    told = complaint(lambda: run(config, tmp_path / "run", resume=True))
-    assert "backbone" in told
+    message = complaint(lambda: run(config, tmp_path / "run", resume=True))
+    assert "backbone" in message
     run(config, tmp_path / "run", network=network, resume=True)
     assert lasting(tmp_path / "run") == lasting(tmp_path / "whole")
 
@@ -631,10 +631,12 @@ def test_a_loss_that_is_no_number_stops_the_run_at_once_and_keeps_the_last_good_
     in_first_task = -(-samples_in(stream, "train", 0, 1) // 10)
     losses = Losses()
     network = Bursting(in_first_task + 7, bad)
-    told = complaint(
+    message = complaint(
         lambda: run(config, tmp_path / "run", network=network, listener=losses), RunFailure
     )
-    assert told == (f"the loss became nan at step {in_first_task + 8}; try a lower learning rate")
+    assert message == (
+        f"the loss became nan at step {in_first_task + 8}; try a lower learning rate"
+    )
     assert [len(each) for each in losses.by_task.values()] == [in_first_task, 7]
     assert not (tmp_path / "run" / "result.json").exists()
 

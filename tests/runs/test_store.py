@@ -217,8 +217,8 @@ def test_other_source_of_custom_parts_is_another_run_and_unreadable_source_alway
     tmp_path: Path,
 ) -> None:
     folder = started(tmp_path)
-    told = refusal(folder, {**CONFIG, "code_identity": "0" * 16}, resume=True)
-    assert "(the source of custom parts, or of local modules they import, has changed)" in told
+    message = refusal(folder, {**CONFIG, "code_identity": "0" * 16}, resume=True)
+    assert "(the source of custom parts, or of local modules they import, has changed)" in message
     nobody_knows = {**CONFIG, "code_identity": "unreadable"}
     RunFolder.open(folder, nobody_knows, overwrite=True).close()
     assert "cannot be read" in refusal(folder, nobody_knows, resume=True)
@@ -245,7 +245,7 @@ def test_a_file_or_a_dangling_link_is_no_folder(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "x"
 
 
-def test_a_folder_that_cannot_be_made_is_told_with_the_reason(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_reported_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     below = tmp_path / "file" / "deep" / "run"
     assert refusal(below) == f"cannot start a run in {below}: Not a directory"
@@ -255,7 +255,7 @@ def test_a_folder_that_cannot_be_made_is_told_with_the_reason(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("place", "method"), [(Path, "mkdir"), (os, "open")])
-def test_missing_permission_is_told_and_made_folders_go_again(
+def test_missing_permission_is_reported_and_made_folders_go_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: object, method: str
 ) -> None:
     real: Callable[..., Any] = getattr(place, method)
@@ -400,8 +400,10 @@ def test_a_failed_write_keeps_the_old_file_and_no_temporary(
             # Before a checkpoint the events are made safe, before other files their checksum is:
             # so there it is they that fail to be.
             firsts = {name, "checksums.json", "events.jsonl"}
-            told = [f"cannot write {tmp_path / first}: No space left on device" for first in firsts]
-            assert str(caught.value) in told
+            message = [
+                f"cannot write {tmp_path / first}: No space left on device" for first in firsts
+            ]
+            assert str(caught.value) in message
             assert snapshot(tmp_path) == before
 
 
@@ -677,7 +679,7 @@ def test_a_finished_run_keeps_all_of_its_events(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("length", [0, -1])
-def test_a_damaged_checkpoint_is_told_with_its_file_and_drops_no_events(
+def test_a_damaged_checkpoint_is_reported_with_its_file_and_drops_no_events(
     tmp_path: Path, length: int
 ) -> None:
     with RunFolder.open(tmp_path, CONFIG) as run:
@@ -705,7 +707,7 @@ def test_arrays_are_kept_as_a_plain_safetensors_file(tmp_path: Path) -> None:
     assert kept["same"].equal(images[:, :, ::2])
 
 
-def test_a_reader_tells_finished_from_unfinished_from_nothing(tmp_path: Path) -> None:
+def test_a_reader_distinguishes_finished_unfinished_and_empty_folders(tmp_path: Path) -> None:
     run = started(tmp_path / "run")
     assert (store.is_run(run), store.is_finished(run)) == (True, False)
     with pytest.raises(
@@ -727,7 +729,7 @@ def test_a_reader_tells_finished_from_unfinished_from_nothing(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("content", [b"", b"[1, 2]", b"\xff\xfe\xfa"])
-def test_a_damaged_json_file_is_told_by_name(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_json_file_is_reported_by_name(tmp_path: Path, content: bytes) -> None:
     run = started(tmp_path)
     for name, read in (("result.json", store.read_result), ("config.json", store.read_config)):
         (run / name).write_bytes(content)
@@ -737,7 +739,7 @@ def test_a_damaged_json_file_is_told_by_name(tmp_path: Path, content: bytes) -> 
         assert "\n" not in str(caught.value)
 
 
-def test_a_folder_that_may_not_be_entered_is_told_with_the_reason(
+def test_a_folder_that_may_not_be_entered_is_reported_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def denied(*_: object, **__: object) -> None:
@@ -769,7 +771,7 @@ def test_the_store_can_be_imported_and_refuse_without_torch(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["config.json", "result.json"])
-def test_a_file_that_was_changed_afterwards_is_told_of(tmp_path: Path, name: str) -> None:
+def test_a_file_that_was_changed_afterwards_is_reported(tmp_path: Path, name: str) -> None:
     with RunFolder.open(tmp_path, CONFIG) as run:
         run.write_result({"faa": 1.5})
     store.read_config(tmp_path)
@@ -791,7 +793,7 @@ def test_a_file_that_was_changed_afterwards_is_told_of(tmp_path: Path, name: str
     ],
     ids=["cut", "another name", "no list"],
 )
-def test_damaged_checksums_are_told_of_and_do_not_count_as_absent(
+def test_damaged_checksums_are_reported_and_do_not_count_as_absent(
     tmp_path: Path, damage: Callable[[str], str]
 ) -> None:
     with RunFolder.open(tmp_path, CONFIG) as run:
@@ -867,7 +869,7 @@ def test_an_event_log_that_was_changed_is_warned_of_and_stops_nobody(
 
 
 @pytest.mark.parametrize("damage", [b"half", None])
-def test_damaged_arrays_are_empty_and_told_of(tmp_path: Path, damage: bytes | None) -> None:
+def test_damaged_arrays_are_empty_and_reported(tmp_path: Path, damage: bytes | None) -> None:
     with RunFolder.open(tmp_path, CONFIG) as run:
         warnings: list[str] = []
         assert run.load_arrays("features", warnings.append) == {}
@@ -931,7 +933,7 @@ def test_complete_tasks_without_a_checkpoint_are_refused_but_for_the_first(
             assert len(run.records()) == 2
 
 
-def test_a_checkpoint_that_has_gone_is_told_of_and_the_one_before_counts(tmp_path: Path) -> None:
+def test_a_checkpoint_that_has_gone_is_reported_and_the_one_before_counts(tmp_path: Path) -> None:
     with RunFolder.open(tmp_path, CONFIG) as run:
         run.save_checkpoint({"step": 1})
         run.save_checkpoint({"step": 2})

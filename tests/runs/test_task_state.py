@@ -228,9 +228,9 @@ def test_an_interrupted_run_keeps_the_step_it_was_in(tmp_path: Path) -> None:
     until(lambda: events.exists() and events.stat().st_size > 0)
     time.sleep(0.5)  # in the middle of the first task, which takes a minute
     process.send_signal(signal.SIGTERM)
-    _, told = process.communicate(timeout=60)
+    _, message = process.communicate(timeout=60)
     assert process.returncode == 143
-    assert told.endswith("; everything up to here is kept: go on with --resume\n")
+    assert message.endswith("; everything up to here is kept: go on with --resume\n")
     saved = read_checkpoint(tmp_path / "run")
     assert saved["tasks_done"] == 0
     assert saved["midway"]["task"] == 1
@@ -264,10 +264,10 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(
     for name in (store.CHECKPOINT, store.PREVIOUS):  # both: no reason to start from zero
         (tmp_path / "run" / name).write_bytes(b"half")
     (tmp_path / "run" / store.RESULT).unlink()
-    told = complaint(lambda: run(SMALL, tmp_path / "run", resume=True))
+    message = complaint(lambda: run(SMALL, tmp_path / "run", resume=True))
     for name in (store.CHECKPOINT, store.PREVIOUS):
-        assert f"{tmp_path / 'run' / name} is damaged" in told
-    assert told.endswith("start anew with overwrite=True")
+        assert f"{tmp_path / 'run' / name} is damaged" in message
+    assert message.endswith("start anew with overwrite=True")
 
 
 @pytest.mark.parametrize("kind", ["flip", "cut"])
@@ -313,6 +313,6 @@ def test_a_checkpoint_of_another_format_is_refused_although_one_of_ours_is_there
     stopped(tmp_path)
     saved = state_file.read(tmp_path / store.CHECKPOINT, format=store.FORMAT)
     state_file.write(tmp_path / store.CHECKPOINT, saved, format=number)
-    told = complaint(lambda: run(SMALL, tmp_path, resume=True))
-    assert f"has format {number}, this version reads format {store.FORMAT}; start anew" in told
+    message = complaint(lambda: run(SMALL, tmp_path, resume=True))
+    assert f"has format {number}, this version reads format {store.FORMAT}; start anew" in message
     assert load_file(tmp_path / store.PREVIOUS)

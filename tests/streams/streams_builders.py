@@ -85,14 +85,14 @@ def stream_of(
     return Stream(dataset, parts_of(like or dataset), schedule, batch_size=4, seed=seed)
 
 
-def played(*events: EventSpec, **changes: Any) -> Stream:
+def stream_with(*events: EventSpec, **changes: Any) -> Stream:
     """The images under these events."""
     return stream_of(script(*events, **changes))
 
 
 def natural(*events: EventSpec, **changes: Any) -> Stream:
     """The same, beginning with photos."""
-    return played(*events, first_domain="photo", **changes)
+    return stream_with(*events, first_domain="photo", **changes)
 
 
 def original(samples: Samples) -> torch.Tensor:

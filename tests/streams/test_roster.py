@@ -28,9 +28,9 @@ from streams_builders import (
     natural,
     original,
     parts_of,
-    played,
     script,
     stream_of,
+    stream_with,
 )
 
 from driftwise import rng
@@ -49,7 +49,7 @@ def test_drift_takes_an_evenly_rising_and_exact_share_and_leaves_the_rest_as_it_
     part: str, share: float, over_tasks: int
 ) -> None:
     event = EventSpec(task=2, classes=(0, 1), transforms=TURNED, share=share, over_tasks=over_tasks)
-    stream = played(event)
+    stream = stream_with(event)
     before: set[int] = set()
     for task in range(1, 6):
         risen = min(task - 1, over_tasks)  # tasks that have added their even part
@@ -75,7 +75,7 @@ def test_every_sample_is_equally_likely_to_drift_first() -> None:
     event = EventSpec(task=2, classes=(0,), transforms=TURNED, share=0.25)
     times: Counter[int] = Counter()
     for seed in range(300):
-        samples = played(event, seed=seed).samples("train", [0], 2)
+        samples = stream_with(event, seed=seed).samples("train", [0], 2)
         times.update(ids_showing(samples, 1))
     share = round(0.25 * len(samples)) / len(samples)
     five_deviations = 5 * (300 * share * (1 - share)) ** 0.5
@@ -104,7 +104,7 @@ def test_two_partial_events_draw_independently() -> None:
     assert script(*events).mixture(0, 3) == {0: 0.25, 1: 0.25, 2: 0.5}
     kept = []
     for seed in range(100):
-        samples = played(*events, seed=seed).samples("train", [0], 3)
+        samples = stream_with(*events, seed=seed).samples("train", [0], 3)
         assert int((samples.concepts == 2).sum()) == round(0.5 * len(samples))
         kept.append(int((samples.concepts == 1).sum()) / len(samples))
     assert abs(np.mean(kept) - 0.25) < 5 * np.std(kept) / len(kept) ** 0.5
@@ -117,7 +117,7 @@ def test_two_partial_events_draw_independently() -> None:
 @every_part
 def test_compound_drift_is_one_transform_after_the_other(part: str) -> None:
     steps = (("rotation", 1), ("gaussian-noise", 3), ("permutation", 4))
-    stream = played(EventSpec(task=2, classes=(0, 1), transforms=steps))
+    stream = stream_with(EventSpec(task=2, classes=(0, 1), transforms=steps))
     made = stream.schedule.concepts
     assert [(step.transform, step.severity) for step in made] == list(steps)
     assert len({step.seed for step in made}) == 3
@@ -155,7 +155,7 @@ def test_a_recurring_concept_is_the_earlier_one_byte_by_byte(part: str) -> None:
 
 
 def test_a_return_can_be_gradual_and_its_labels_are_known() -> None:
-    stream = played(
+    stream = stream_with(
         EventSpec(task=2, classes=(0,), transforms=TURNED, name="turned"),
         EventSpec(task=3, classes=(0,), to="original", over_tasks=2),
         EventSpec(task=5, classes=(0,), to="turned"),
@@ -207,7 +207,7 @@ def test_natural_drift_shows_other_images_of_the_class_as_they_are_or_transforme
     turned = stream.samples(part, [2], 4)
     assert set(domains_of(turned)) == {"sketch"}
     assert torch.equal(turned.images, applied(original(turned), stream.schedule.concepts[-1]))
-    assert set(domains_of(played().samples(part, range(4), 5))) == set(DOMAINS)
+    assert set(domains_of(stream_with().samples(part, range(4), 5))) == set(DOMAINS)
 
 
 def test_all_samples_of_a_domain_are_shown_unless_domains_are_mixed() -> None:
@@ -270,7 +270,7 @@ def test_unknown_domains_are_refused_with_the_nearest_name() -> None:
     with pytest.raises(UserError, match="unknown domain 'carton'; did you mean 'cartoon'"):
         natural(EventSpec(task=2, classes=(0,), domain="carton"))
     with pytest.raises(UserError, match="unknown domain 'fotos'"):
-        played(first_domain="fotos")
+        stream_with(first_domain="fotos")
     with pytest.raises(UserError, match="names the domain 'photo'; the data set has no domains"):
         stream_of(script(first_domain="photo"), dataset=without_domains(), like=make_images())
 

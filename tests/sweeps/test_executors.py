@@ -169,7 +169,7 @@ def test_a_result_that_cannot_be_read_is_made_again_from_the_checkpoint(tmp_path
     assert not is_damaged(tmp_path)
 
 
-def test_data_that_have_moved_are_the_same_data(tmp_path: Path) -> None:
+def test_data_in_another_place_are_the_same_data(tmp_path: Path) -> None:
     here, there = (write_digits(tmp_path / name) for name in ("here.npz", "there.npz"))
     grid = {"data": [str(here)]}
     job = job_of(tiny_plan(axes=grid, benchmark="npz", backbone="mlp").runs[0], tmp_path)

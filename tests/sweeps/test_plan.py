@@ -14,11 +14,10 @@ import pytest
 from run_tools import complaint
 from sweep_tools import TINY, tiny_plan
 
-from driftwise import RunConfig
+from driftwise import RunConfig, paths
 from driftwise.adapt.vanilla import Vanilla
 from driftwise.cli import main as cli
 from driftwise.config.presets import resolve
-from driftwise.datasets import paths
 from driftwise.datasets.catalogue import KNOWN
 from driftwise.report.sweeps import read_sweep
 from driftwise.reproduce.charts import scale_words

@@ -12,7 +12,7 @@ import torch
 from driftwise import rng
 from driftwise.adapt.base import Adaptation, Wrapper, first_of_each, has_labels
 from driftwise.adapt.pseudo_labels import PseudoLabels
-from driftwise.protocols import AdaptationContext
+from driftwise.protocols import AdaptationContext, KeepsStatistics
 from driftwise.types import AdaptationResult, Samples, Verdict
 
 ROUND = 10
@@ -26,6 +26,8 @@ PREDICTED_PER_STEP = 2
 
 HARM = 2.0
 """percentage points that known classes may lose with pseudo-labels: less is noise"""
+
+NO_REHEARSAL = "class statistics need no recovery: no samples to rehearse, no pseudo-labels"
 
 Accuracies = Mapping[int, float]
 """percent, by class"""
@@ -69,12 +71,18 @@ class Rehearsal(Wrapper):
         self._left = 0
         self._phases = 0
         self._steps = 0
+        self._has_reported = False
+        """that class statistics are not rehearsed"""
 
     def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
         """Let `inner` adapt the buffer, then rehearse."""
         result = self._inner.adapt(drifted, context)
         if not result.renewed:
             return result
+        if isinstance(context.buffer, KeepsStatistics):
+            note = () if self._has_reported else (NO_REHEARSAL,)
+            self._has_reported = True
+            return dataclasses.replace(result, notes=(*result.notes, *note))
         earlier = self._renewed if self._left else ()
         self._renewed = tuple(sorted({*earlier, *result.renewed}))
         self._left = self._follow_ups
@@ -152,6 +160,7 @@ class Rehearsal(Wrapper):
             "phases": self._phases,
             "steps": self._steps,
             "may_guess": self._may_pseudo_label,
+            **({"told": True} if self._has_reported else {}),
             **super().state_dict(),
         }
 
@@ -161,6 +170,7 @@ class Rehearsal(Wrapper):
         self._left, self._phases = state["left"], state["phases"]
         self._steps = state["steps"]
         self._may_pseudo_label = state["may_guess"]
+        self._has_reported = state.get("told") is True
         super().load_state_dict(state)
 
 

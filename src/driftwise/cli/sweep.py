@@ -222,7 +222,7 @@ def _load_data(runs: Sequence[PlannedRun], plan: Plan) -> list[str]:
     Returns warnings, each once: about the data, and about checks that cannot be made.
     """
     from driftwise.config.benchmarks import Notify
-    from driftwise.config.build import foreseen, load_data
+    from driftwise.config.build import load_data, untestable_warning
 
     by_data: defaultdict[tuple[str, str | None], list[PlannedRun]] = defaultdict(list)
     for run in runs:
@@ -239,7 +239,7 @@ def _load_data(runs: Sequence[PlannedRun], plan: Plan) -> list[str]:
                 f"{error}; or run it on other data, e.g. --benchmark {AT_HAND}"
             ) from error
         for each in {_sizes(run.config): run for run in members}.values():
-            if text := foreseen(each.config, data):
+            if text := untestable_warning(each.config, data):
                 named = [f"{key.replace('_', ' ')} {each.place.get(key)}" for key in NAMED]
                 warnings.setdefault(text, f"{each.config.benchmark}, {', '.join(named)}: {text}")
     return list(warnings.values())

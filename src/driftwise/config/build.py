@@ -19,11 +19,12 @@ from driftwise.config.learners import (
     refuse_without_features,
 )
 from driftwise.config.presets import (
+    OF_GRADIENTS,
     PUBLISHED_ENCODER,
-    TELL_NO_HARM,
+    WITHOUT_HARM,
     WITHOUT_WEIGHTS,
     asks_learner,
-    looks_at_pixels,
+    compares_pixels,
     settled,
     with_code_identity,
 )
@@ -35,13 +36,14 @@ from driftwise.datasets.reading import Warn
 from driftwise.datasets.validate import check_dataset, identity_of, is_sampled, sampled_identity_of
 from driftwise.detect import (
     Detector,
+    DetectorContext,
+    EncoderContext,
     LearnerEncoder,
-    Setting,
-    Surroundings,
 )
+from driftwise.detect.base import reads_monitored
 from driftwise.drift_loop import DriftLoop
 from driftwise.errors import UserError
-from driftwise.methods import Method
+from driftwise.methods import AnalyticMethod, Method
 from driftwise.runs.store import read_config
 from driftwise.streams import Stream, class_incremental
 from driftwise.types import Dataset, Encoding
@@ -76,13 +78,14 @@ def assemble(
         config,
         stream.image_shape,
         stream.num_classes,
+        dtype=stream.blank.dtype,
         statistics=statistics if config.normalise else None,
         network=network,
     )
-    refuse_without_features(learner, stream.image_shape)
+    refuse_without_features(learner, stream.image_shape, stream.blank.dtype)
     loop = DriftLoop(
         learner,
-        detector=lambda setting: registry.make("detector", config, setting),
+        detector=lambda context: registry.make("detector", config, context),
         adaptation=registry.make("adaptation", config),
         encoder=registry.find("encoder", settled(config.encoder)).factory(),
         reference=settled(config.reference),
@@ -94,18 +97,19 @@ def assemble(
         seed=config.seed,
     ).bind(stream)
     loop.built_from = config
+    method: Method | AnalyticMethod = learner.method
     untestable = untestable_checks(
-        config, stream, loop.detector, rehearses=learner.method.rehearses
+        config, stream, loop.detector, rehearses=getattr(method, "rehearses", False)
     )
     loop.warnings = (
         *stream.warnings,
         *([untestable] if untestable else []),
-        *warnings_about(config, loop.detector, learner.method),
+        *warnings_about(config, loop.detector, method),
     )
     return loop
 
 
-def foreseen(config: RunConfig, dataset: Dataset) -> str:
+def untestable_warning(config: RunConfig, dataset: Dataset) -> str:
     """`untestable_checks` of a run before it is assembled."""
     if is_import_path(settled(config.detector)):
         return ""  # how a custom detector uses its encoder is not known
@@ -114,9 +118,9 @@ def foreseen(config: RunConfig, dataset: Dataset) -> str:
     def never(_: Tensor) -> Encoding:
         raise AssertionError("sizes are known without encoding")
 
-    around = Surroundings(learner=never, image_shape=stream.image_shape, seed=config.seed)
-    blind = Setting(
-        encoder=lambda: LearnerEncoder(around),
+    context = EncoderContext(learner=never, image_shape=stream.image_shape, seed=config.seed)
+    blind = DetectorContext(
+        encoder=lambda: LearnerEncoder(context),
         drifting=stream.schedule.drifting,
         labels=config.monitor_labels,
     )
@@ -125,20 +129,27 @@ def foreseen(config: RunConfig, dataset: Dataset) -> str:
         config,
         stream,
         registry.make("detector", config, blind),
-        rehearses=getattr(method, "rehearses", True),
+        rehearses=getattr(method, "rehearses", not registry.is_analytic(config.method)),
     )
 
 
-def warnings_about(config: RunConfig, detector: Detector, method: Method) -> tuple[str, ...]:
+def warnings_about(
+    config: RunConfig, detector: Detector, method: Method | AnalyticMethod
+) -> tuple[str, ...]:
     """What makes the result of such a run doubtful; shown before it begins and kept with it."""
     fixed = registry.find("encoder", settled(config.encoder)).factory().fixed
-    on_buffer = detector.watches and config.reference == "memory"
-    draw = method.samples_per_draw(
-        minibatch_size=settled(config.minibatch_size), batch_size=settled(config.batch_size)
-    )
+    monitored = reads_monitored(detector)
+    on_buffer = monitored and config.reference == "memory"
+    draw, useless = 0, list[str]()
+    if isinstance(method, AnalyticMethod):
+        useless = _without_meaning(config)
+    else:
+        draw = method.samples_per_draw(
+            minibatch_size=settled(config.minibatch_size), batch_size=settled(config.batch_size)
+        )
     warnings = (
         (
-            on_buffer and not fixed and not looks_at_pixels(config),
+            on_buffer and not fixed and not compares_pixels(config),
             "the encoder has trained on the buffer's samples, so it is more certain of them than of "
             'fresh ones although nothing drifted: expect false alarms (use reference="held-out")',
         ),
@@ -154,25 +165,37 @@ def warnings_about(config: RunConfig, detector: Detector, method: Method) -> tup
             'raise the alarm (use reference="held-out" or reference="fingerprint")',
         ),
         (
-            detector.watches and config.monitor == "test",
-            "the detector watches the samples that score the run, as the published experiments did: "
+            monitored and config.monitor == "test",
+            "the detector reads the samples that score the run, as the published experiments did: "
             'what is adapted to them is also scored on them (use monitor="holdout")',
         ),
         (
             config.preset == "published"
             and config.encoder == WITHOUT_WEIGHTS
-            and config.detector not in TELL_NO_HARM,
+            and config.detector not in WITHOUT_HARM,
             f"this run encodes with {WITHOUT_WEIGHTS}, the published detector with "
             f"{PUBLISHED_ENCODER}, which finds other drifts: put its weights, resnet18.safetensors,"
             f" where data lie, or choose encoder {PUBLISHED_ENCODER}",
         ),
         (
-            draw > settled(config.buffer_size),
+            draw > (config.buffer_size or draw),
             f"a draw of {draw} samples is larger than the buffer, which holds "
             f"{config.buffer_size}: every step draws all there are",
         ),
+        (
+            bool(useless),
+            f"the method {config.method} computes its classifier from class statistics, in one "
+            f"pass: {', '.join(useless)} {'does' if len(useless) == 1 else 'do'} nothing",
+        ),
     )
     return tuple(message for applies, message in warnings if applies)
+
+
+def _without_meaning(config: RunConfig) -> list[str]:
+    """Settings other than the default which mean nothing to an analytic method."""
+    usual = RunConfig()
+    names = [name for name in OF_GRADIENTS if getattr(config, name) != getattr(usual, name)]
+    return [*names, "epochs"] if settled(config.epochs) > 1 else names
 
 
 def load_data(config: RunConfig, notify: Notify = QUIET) -> Dataset:

@@ -90,7 +90,7 @@ class CustomPart:
     def call(self, factory: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
         """Call the user's code; an error in there is reported in one line."""
         name = self.path.rpartition(":")[2]
-        shown = {"detector": "setting", "backbone": "input_shape=..., num_classes=..."}
+        shown = {"detector": "context", "backbone": "input_shape=..., num_classes=..."}
         cannot = f"{self} cannot be made as {name}({shown.get(self.kind, '')})"
         try:
             inspect.signature(factory).bind(*arguments, **keywords)
@@ -222,10 +222,12 @@ def _check_callable(part: CustomPart, found: Any) -> None:
 
 
 def _check_class(part: CustomPart, kind: type) -> None:
-    from driftwise.methods.base import Method
+    from driftwise.methods import AnalyticMethod, Method
 
     name, arguments = METHODS[part.kind]
-    if part.kind == "method" and not issubclass(kind, Method):
+    if part.kind == "method" and issubclass(kind, AnalyticMethod):
+        name, arguments = "classifier", ("statistics",)
+    elif part.kind == "method" and not issubclass(kind, Method):
         raise UserError(f"{part} must be a subclass of driftwise.methods.Method")
     method = getattr(kind, name, None)
     wanted = f"{name}(self, {', '.join(arguments)})"
@@ -245,17 +247,15 @@ def _check_class(part: CustomPart, kind: type) -> None:
 
 
 def _check_made(part: CustomPart, made: object) -> None:
-    from driftwise.methods.base import Method
+    from driftwise.detect.base import reads_monitored
+    from driftwise.methods import AnalyticMethod, Method
 
     kind = type(made)
-    if part.kind == "method" and not isinstance(made, Method):
+    if part.kind == "method" and not isinstance(made, Method | AnalyticMethod):
         raise UserError(f"{part} must make a driftwise.methods.Method; it made a {kind.__name__}")
     _check_class(part, kind)
-    if part.kind == "detector" and not isinstance(getattr(made, "watches", None), bool):
-        raise UserError(
-            f"{part} must have an attribute watches: True where it reads the monitored samples, "
-            "else False"
-        )
+    if part.kind == "detector":
+        reads_monitored(made)
 
 
 # Where it is found

@@ -141,7 +141,8 @@ def shown(value: object) -> str:
 
 def read(field: Field, value: object, *, name: str, is_text: bool) -> object:
     """`value` as the field's type; `is_text`: it was typed, and is still the text of a value."""
-    if field.optional and (value is None or value == "none") and "none" not in get_args(field.kind):
+    is_none = value is None or (value == "none" and "none" not in get_args(field.kind))
+    if field.optional and is_none:
         return None
     try:
         return _convert(field.kind, _parse(field.kind, str(value)) if is_text else value)

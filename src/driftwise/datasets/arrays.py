@@ -7,6 +7,7 @@ becomes uint8 images, int64 labels and int64 domains.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -21,21 +22,25 @@ if TYPE_CHECKING:  # it imports torch, which reading the columns of a file shoul
 
 def from_arrays(
     images: Any,
-    labels: Any,
+    labels: Any = None,
     *,
     class_names: Sequence[str] | None = None,
     domains: Any = None,
     is_test: Any = None,
+    feature_names: Sequence[str] = (),
 ) -> Dataset:
     """A data set from arrays, tensors or lists with one entry per sample.
 
     Args:
         images: uint8, or floats in [0, 1]; (samples, height, width), (samples, height, width,
             1 or 3), or a tensor (samples, 1 or 3, height, width). uint8 arrays are not copied.
-        labels: (samples,) class numbers from 0, or class names.
+            Or feature vectors (embeddings, readings): numbers (samples, features); float32 arrays
+            are not copied.
+        labels: (samples,) class numbers from 0, or class names. None: all samples are one class.
         class_names: one name per class number, or the order of the names.
         domains: (samples,) where or when each image was taken, numbers or names; None: all alike.
         is_test: (samples,) true where an image belongs to the test part; None: there is none.
+        feature_names: of vectors, one name per feature.
 
     Raises:
         UserError: a shape or a value does not fit.
@@ -45,6 +50,7 @@ def from_arrays(
     ((4, 8, 8, 1), [0, 1, 0, 1], ('cat', 'dog'))
     """
     from driftwise.array_checks import refuse_odd
+    from driftwise.datasets.readers.table import EVERYTHING
     from driftwise.datasets.validate import check_dataset
     from driftwise.types import Dataset
 
@@ -52,7 +58,11 @@ def from_arrays(
     for what, column in (("images", images), ("labels", labels), ("domains", domains)):
         refuse_odd(column, f"{source}: {what}")
     array = _channels_last(images, ndim=4)
+    if array.ndim == 2 and array.dtype.kind != "U":
+        return _from_vectors(array, labels, class_names, domains, is_test, feature_names)
     shape = full_shape(array.shape, source)
+    if labels is None:
+        labels, class_names = np.zeros(len(array), dtype=np.int64), class_names or (EVERYTHING,)
     numbers, names = class_numbers(_column(labels), class_names, source)
     domain_of, domain_names = (None, ()) if domains is None else domain_numbers(_column(domains))
     test = None if is_test is None else _column(is_test)
@@ -69,6 +79,33 @@ def from_arrays(
     return check_dataset(dataset, source=source)
 
 
+def _from_vectors(
+    vectors: Any,
+    labels: Any,
+    class_names: Sequence[str] | None,
+    domains: Any = None,
+    is_test: Any = None,
+    feature_names: Sequence[str] = (),
+) -> Dataset:
+    """Vectors (samples, features), as the columns of a table."""
+    from driftwise.datasets.readers.table import from_table
+    from driftwise.datasets.validate import check_dataset
+
+    columns = {"features": vectors, "labels": labels, "domains": domains, "is_test": is_test}
+    given = {name: column for name, column in columns.items() if column is not None}
+    dataset = from_table(
+        given,
+        label="labels" if labels is not None else None,
+        domain="domains" if domains is not None else None,
+        test="is_test" if is_test is not None else None,
+        class_names=class_names,
+    )
+    if not len(feature_names):
+        return dataset
+    named = replace(dataset, feature_names=tuple(map(str, feature_names)))
+    return check_dataset(named, source="data")
+
+
 class MapStyle(Protocol):
     """What `torch.utils.data.Dataset` promises: a length, and a sample per number."""
 
@@ -83,11 +120,12 @@ def from_torch(
     class_names: Sequence[str] | None = None,
     allocate: Allocate = empty,
 ) -> Dataset:
-    """A data set from any map-style torch data set of (image, label) pairs, copied once.
+    """A data set from any map-style torch data set of (image or vector, label), copied once.
 
     Args:
         dataset: an image is a PIL image, an array (height, width[, 1 or 3]) or a tensor (1 or 3,
-            height, width), uint8 or floats in [0, 1]; all of one size. A label is a class number.
+            height, width), uint8 or floats in [0, 1]; all of one size. A vector is an array, a
+            tensor or a list of numbers (features,). A label is a class number or name.
         test: the same; it becomes the test part.
         class_names: one name per class number. None: the `classes` that torchvision's data sets
             have, or the numbers themselves.
@@ -137,15 +175,20 @@ def collect(
     allocate: Allocate,
     progress: StageProgress = silent,
 ) -> Dataset:
-    """A data set from (image, label) pairs; the first image gives the shape of all."""
+    """A data set from (image or vector, label) pairs; the first one gives the shape of all."""
     from driftwise.types import Dataset
 
     if not num_samples:
         raise UserError(f"{source}: expected at least one sample, got none")
     images: np.ndarray | None = None
     labels: list[int | str] = []
+    vectors: list[np.ndarray] = []
     for sample, (image, label) in enumerate(pairs):
         where = f"{source}: sample {sample}"
+        if vectors or (not sample and _is_vector(image)):
+            vectors.append(_vector(image, where, vectors[0].shape if vectors else None))
+            labels.append(_label(label, where))
+            continue
         pixels = _pixels(image, where, None if images is None else images.shape[3])
         if images is None:
             images = allocate((num_samples, *pixels.shape))
@@ -157,10 +200,12 @@ def collect(
         images[sample] = pixels
         labels.append(_label(label, where))
         progress(sample + 1, num_samples)
-    assert images is not None
     if len(kinds := {type(label) for label in labels}) > 1:
         found = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise UserError(f"{source}: labels are of several kinds ({found}); expected one")
+    if vectors:
+        return _from_vectors(np.stack(vectors), labels, class_names, is_test=is_test)
+    assert images is not None
     numbers, names = class_numbers(np.array(labels), class_names, source)
     return Dataset(images=images, labels=numbers, class_names=names, is_test=is_test)
 
@@ -312,6 +357,27 @@ def _pixels(image: object, where: str, channels: int | None) -> np.ndarray:
         )
     pixels: np.ndarray = to_bytes(array[np.newaxis], where)[0]
     return pixels
+
+
+def _is_vector(sample: object) -> bool:
+    return not isinstance(sample, str) and np.ndim(sample) == 1  # type: ignore[arg-type]
+
+
+def _vector(sample: Any, where: str, shape: tuple[int, ...] | None) -> np.ndarray:
+    """A vector as float32 (features,), of that shape if one is given."""
+    from driftwise.array_checks import refuse_odd
+
+    refuse_odd(sample, where)
+    try:
+        values = np.asarray(sample.detach().cpu().float() if hasattr(sample, "detach") else sample)
+        vector = values.astype(np.float32)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{where} is no vector of numbers ({error})") from error
+    if vector.ndim != 1 or vector.shape != (shape or vector.shape):
+        raise UserError(
+            f"{where} is {vector.shape}, sample 0 {shape}; expected vectors of one length"
+        )
+    return vector
 
 
 def _label(label: object, where: str) -> int | str:

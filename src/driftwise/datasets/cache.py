@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from driftwise.datasets.paths import cache_home
 from driftwise.datasets.reading import Allocate
 from driftwise.errors import RunFailure, UserError
 from driftwise.files import alone, quietly, sync, write_json, writing
+from driftwise.paths import cache_home
 
 if TYPE_CHECKING:  # it imports torch, which only building or opening a cache should cost
     from driftwise.types import Dataset

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 
 from driftwise.datasets import archive, download
 from driftwise.datasets.catalogue import KNOWN, KnownSet, known_set
-from driftwise.datasets.paths import VARIABLE, candidates, data_home, environment, locate
 from driftwise.datasets.reading import Allocate, Progress, Warn, empty, stage
 from driftwise.errors import UserError
 from driftwise.files import alone, refuse_links, writing
+from driftwise.paths import VARIABLE, candidates, data_home, environment, locate
 
 if TYPE_CHECKING:
     from driftwise.types import Dataset

@@ -1,4 +1,4 @@
-"""Data of one's own: a folder of images, an `.npz` file or a Hugging Face data set, decoded once.
+"""Data of one's own: images in a folder or a file, decoded once, or vectors in a table.
 
 To add a format, write its reader in `readers/` and an entry in `READERS`.
 """
@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import tarfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from driftwise.datasets.library import cache_name
 from driftwise.datasets.reading import Allocate, Progress, Warn, read_with, stage
@@ -32,7 +32,7 @@ class Reader:
     """How one kind of files is recognised and read."""
 
     matches: Callable[[Path], bool]
-    """whether an existing path is of this kind, by names alone"""
+    """whether an existing path is of this kind"""
     function: str
     """the function in `readers/` that reads it, `module:name`"""
     options: tuple[str, ...] = ()
@@ -48,7 +48,50 @@ def _is_huggingface(path: Path) -> bool:
     )
 
 
+TABLE = "a table"
+
+
+class TableOptions(TypedDict, total=False):
+    """The arguments of `from_table`."""
+
+    label: str | None
+    features: Sequence[str] | None
+    leave_out: Sequence[str]
+    domain: str | None
+    time: str | None
+    periods: int
+    test: str | None
+    class_names: Sequence[str] | None
+
+
+def holds_vectors(path: Path) -> bool:
+    """Whether a file or a folder holds vectors instead of images."""
+    if path.suffix.lower() in (".csv", ".parquet", ".npy"):
+        return path.is_file()
+    if _is_huggingface(path):
+        from driftwise.datasets.readers.huggingface import column_names
+
+        return "image" not in column_names(path, unknown=["image"])
+    if not path.is_file():
+        return False
+    from driftwise.datasets.readers.npz import Arrays
+
+    try:
+        with Arrays.opened(path) as arrays:
+            shapes = arrays.shapes()
+    except UserError:
+        return False  # its reader will report what is wrong
+    if "images" in shapes:
+        return len(shapes["images"]) == 2
+    return any(len(shape) == 2 for shape in shapes.values())
+
+
 READERS: dict[str, Reader] = {
+    TABLE: Reader(
+        matches=holds_vectors,
+        function="table:from_table",
+        options=tuple(TableOptions.__annotations__),
+    ),
     "an .npz file": Reader(matches=Path.is_file, function="npz:read_npz", options=("group_years",)),
     "a Hugging Face data set": Reader(
         matches=_is_huggingface, function="huggingface:read_huggingface"
@@ -102,14 +145,16 @@ def load_own(
     on_bad: Callable[[BadImage], None] | None = None,
     progress: Progress | None = None,
     warn: Warn | None = None,
+    **table: Unpack[TableOptions],
 ) -> Dataset:
     """A data set of one's own, its pixels mapped from a file that the first use makes.
 
-    Changed files, or other settings, make that file again.
+    Changed files, or other settings, make that file again. Vectors are read each time.
 
     Args:
-        path: a folder of images, an `.npz` file (see `read_npz`), or a folder that Hugging Face's
-            `save_to_disk` wrote.
+        path: a folder of images, an `.npz` file (see `read_npz`), a folder that Hugging Face's
+            `save_to_disk` wrote, or a table of feature vectors (see `from_table`): a `.csv`,
+            `.parquet`, `.npz` or `.npy` file, or such a folder without a column of images.
         size: folders only: the side, or (height, width), that images are brought to. None: they
             must all have one size.
         channels: folders only: 1 (grey) or 3 (colour). None: grey if every image is.
@@ -120,6 +165,8 @@ def load_own(
             without any other, are left out. None: such a file is an error.
         progress: called while images are decoded.
         warn: called with messages for the user, such as classes without images in a domain.
+        table: tables only: label, features, leave_out, domain, time, periods, test, class_names, as
+            in `from_table`.
     """
     from driftwise.datasets.cache import cached, source_of
     from driftwise.datasets.readers.folders import check_settings, list_folder
@@ -133,13 +180,20 @@ def load_own(
         "layout": (layout, "auto"),
         "fit": (fit, "crop"),
         "group_years": (group_years, None),
+        **{name: (value, None) for name, value in table.items()},
     }
     for other, reader in READERS.items():
-        changed = [name for name in reader.options if given[name][0] != given[name][1]]
+        changed = [
+            name for name in reader.options if name in given and given[name][0] != given[name][1]
+        ]
         if other != kind and changed:
             raise UserError(
                 f"{path} is {kind}; {' and '.join(changed)} can be set for {other} only"
             )
+    if kind == TABLE:
+        from driftwise.datasets.readers.table import from_table
+
+        return from_table(path, **table)
     # Before the name of the copy is made, in which "32" and 32 are the same.
     size = check_settings(size=size, channels=channels, layout=layout, fit=fit)
     check_group_years(group_years)
@@ -169,14 +223,17 @@ def load_own(
 
 
 def kind_of(path: Path) -> str:
-    """What lies at a path, by names alone; UserError where there is nothing that can be read."""
+    """What lies at a path; UserError where there is nothing that can be read."""
     if path.is_file():
         _refuse_archive(path)
     for kind, reader in READERS.items():
         if reader.matches(path):
             return kind
     found = "something else" if path.exists() else "nothing"
-    raise UserError(f"expected a folder of images or an .npz file at {path}, found {found}")
+    raise UserError(
+        f"expected a folder of images, an .npz file or a table (.csv, .parquet, .npy) at {path},"
+        f" found {found}"
+    )
 
 
 def _refuse_archive(path: Path) -> None:

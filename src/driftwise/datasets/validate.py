@@ -51,6 +51,15 @@ def check_dataset(dataset: object, *, source: str) -> Dataset:
             came = f"{array.dtype} {array.shape}"
             raise UserError(f"{source}: {name} must be {np.dtype(kind)} {shape}; got {came}")
     images, labels, domains = dataset.images, dataset.labels, dataset.domains
+    if dataset.feature_names and (
+        images.ndim != 2
+        or len(dataset.feature_names) != images.shape[1]
+        or len(set(dataset.feature_names)) != images.shape[1]
+    ):
+        raise UserError(
+            f"{source}: feature_names must name each feature of {images.shape} once; got "
+            f"{len(dataset.feature_names)} names"
+        )
     if 0 in images.shape[1:]:
         raise UserError(f"{source}: images must have pixels and channels; got {images.shape}")
     if not len(labels):
@@ -82,12 +91,14 @@ def check_dataset(dataset: object, *, source: str) -> Dataset:
 
 def _check_vectors(vectors: np.ndarray, source: str) -> None:
     """UserError where a feature vector holds a value that is not finite."""
-    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if len(bad):
-        raise UserError(
-            f"{source}: {len(bad)} vectors hold values that are not finite, the first of them "
-            f"sample {bad[0]}; fill the gaps, or leave these samples or columns out"
-        )
+    step = max(1, _CHUNK_BYTES // max(1, vectors[:1].nbytes))
+    for start in range(0, len(vectors), step):
+        bad = np.flatnonzero(~np.isfinite(vectors[start : start + step]).all(axis=1))
+        if len(bad):
+            raise UserError(
+                f"{source}: vectors hold values that are not finite, the first of them in sample "
+                f"{start + bad[0]}; fill the gaps, or leave these samples or columns out"
+            )
 
 
 def group_domains(dataset: Dataset, groups: Mapping[str, str]) -> Dataset:

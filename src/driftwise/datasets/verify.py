@@ -18,11 +18,11 @@ from driftwise.datasets.cache import verify_cache
 from driftwise.datasets.catalogue import KnownSet, known_set, recognise
 from driftwise.datasets.library import cache_name, existing_sources, find, nowhere, refuse_path
 from driftwise.datasets.own import FOLDER, READERS, copy_name, kind_of
-from driftwise.datasets.paths import cache_home
 from driftwise.datasets.readers.decode import BadImage, WrongSize, decode, decode_all, undecodable
 from driftwise.datasets.readers.folders import SUFFIXES, Listing, list_folder
 from driftwise.datasets.reading import Progress, discard, read_with, stage
 from driftwise.errors import UserError
+from driftwise.paths import cache_home
 from driftwise.types import Dataset
 
 Counts = Mapping[str, tuple[int, ...]]

@@ -1,15 +1,8 @@
 """Detectors: for each known class, do current samples still come from the reference distribution?"""
 
-from driftwise.detect.base import Detector, Setting
+from driftwise.detect.base import Detector, DetectorContext
 from driftwise.detect.class_tests import ClassTests, ComparisonOptions
 from driftwise.detect.detectors import C2ST, KS, MMD, Combined, TwoSampleDetector
-from driftwise.detect.encoders import (
-    Encoder,
-    Encodes,
-    LearnerEncoder,
-    RandomEncoder,
-    Surroundings,
-)
 from driftwise.detect.monitor import Monitor
 from driftwise.detect.oracle import (
     Always,
@@ -23,6 +16,7 @@ from driftwise.detect.reconstruction import Reconstruction
 from driftwise.detect.reference import FingerprintReference, HeldOutReference
 from driftwise.detect.sequential import Sequential
 from driftwise.detect.two_sample import Comparison
+from driftwise.encoders import Encoder, EncoderContext, Encodes, LearnerEncoder, RandomEncoder
 
 __all__ = [
     "C2ST",
@@ -35,7 +29,9 @@ __all__ = [
     "Comparison",
     "ComparisonOptions",
     "Detector",
+    "DetectorContext",
     "Encoder",
+    "EncoderContext",
     "Encodes",
     "FingerprintReference",
     "HeldOutReference",
@@ -48,7 +44,5 @@ __all__ = [
     "RandomEncoder",
     "Reconstruction",
     "Sequential",
-    "Setting",
-    "Surroundings",
     "TwoSampleDetector",
 ]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from torch import Tensor
 
-from driftwise.detect.encoders import Encodes
 from driftwise.detect.reference import FingerprintReference
+from driftwise.encoders.base import Encodes
+from driftwise.errors import UserError
 from driftwise.protocols import HasSamples
 from driftwise.types import Encoding, Samples, Verdict
 
@@ -23,8 +25,8 @@ KnownLabels = Literal["given", "predicted", "unknown"]
 class Detector(Protocol):
     """Anything that gives a verdict on every class it is asked about."""
 
-    watches: bool
-    """whether it reads the monitored samples (and their labels must be booked)"""
+    reads_monitored: bool
+    """whether it reads the monitored samples (and their labels are counted)"""
 
     def check(
         self, task: int, classes: Sequence[int], monitored: Samples, reference: Reference
@@ -34,6 +36,23 @@ class Detector(Protocol):
         Where no labels of monitored samples were paid for, all of them are -1.
         """
         ...
+
+
+def reads_monitored(detector: object) -> bool:
+    """Whether a detector reads the monitored samples; its attribute `watches` is the former name."""
+    answer = getattr(detector, "reads_monitored", None)
+    if answer is None and (answer := getattr(detector, "watches", None)) is not None:
+        warnings.warn(
+            f"{type(detector).__name__}.watches is deprecated; rename it to reads_monitored",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+    if not isinstance(answer, bool):
+        raise UserError(
+            f"{type(detector).__name__} must have an attribute reads_monitored: True where it reads "
+            "the monitored samples, else False"
+        )
+    return answer
 
 
 @runtime_checkable
@@ -58,7 +77,7 @@ class Accumulates(Protocol):
 
 
 @runtime_checkable
-class Foresees(Protocol):
+class ReportsObstacles(Protocol):
     """A detector that knows from the numbers of samples alone which classes it cannot test."""
 
     def obstacles(self, task: int, sizes: Mapping[int, tuple[int, int]]) -> Mapping[int, str]:
@@ -67,7 +86,7 @@ class Foresees(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class DetectorContext:
     """What a detector is given to work with."""
 
     encoder: Callable[[], Encodes]

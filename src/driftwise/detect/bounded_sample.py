@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from driftwise.detect.encoding_cache import KEY_BYTES
+from driftwise.encoders.encoding_cache import KEY_BYTES
 from driftwise.types import Encoding
 
 

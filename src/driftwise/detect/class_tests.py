@@ -29,7 +29,7 @@ _ENDLESS = 10**9
 Sizes = tuple[int, int]
 """distinct reference samples and current samples of a class"""
 
-Panel = tuple[Comparison, ...]
+Comparisons = tuple[Comparison, ...]
 """the tests of a check, whose p-values become one"""
 
 
@@ -100,7 +100,7 @@ class ClassTests:
         """
         if (merge is None) != (len(comparisons) == 1):
             raise ValueError("several comparisons, and only they, need to be merged")
-        self._panel = tuple(each.calibrated(options.calibration) for each in comparisons)
+        self._comparisons = tuple(each.calibrated(options.calibration) for each in comparisons)
         self._merge = merge
         self._options = options
         self._correct = CORRECTIONS[options.correction]
@@ -114,9 +114,9 @@ class ClassTests:
         """
         level, bound = self._level(task), self._options.max_statistic
         sizes = {label: (len(kept), len(now)) for label, (kept, now) in sides.items()}
-        panel, reasons = self._plan(sizes, level)
+        comparisons, reasons = self._plan(sizes, level)
         testable = {label: pair for label, pair in sides.items() if label not in reasons}
-        found = {each.name: self._compare(each, testable, task) for each in panel}
+        found = {each.name: self._compare(each, testable, task) for each in comparisons}
         evidence = {label: self._merged([of[label] for of in found.values()]) for label in testable}
         threshold = self._correct([each.p_value for each in evidence.values()], level)
         verdicts = []
@@ -128,9 +128,9 @@ class ClassTests:
                 reason is None
                 and bound is None
                 and evidence[label].p_value > threshold
-                and self._smallest(panel, both, without_one=True) > threshold
+                and self._smallest(comparisons, both, without_one=True) > threshold
             ):
-                reason = self._reason(panel, both, threshold, len(evidence))
+                reason = self._reason(comparisons, both, threshold, len(evidence))
             verdict = Verdict(
                 task=task,
                 label=label,
@@ -164,7 +164,7 @@ class ClassTests:
             return self._options.level
         return inverse_square(self._options.level, max(1, task - 1))
 
-    def _plan(self, sizes: Mapping[int, Sizes], level: float) -> tuple[Panel, dict[int, str]]:
+    def _plan(self, sizes: Mapping[int, Sizes], level: float) -> tuple[Comparisons, dict[int, str]]:
         """From the sizes alone: the tests, and why some classes are not testable."""
         least = self._options.min_rows
         reasons = {
@@ -174,30 +174,30 @@ class ClassTests:
         }
         enough = {label: both for label, both in sizes.items() if label not in reasons}
         if not enough or self._options.max_statistic is not None:
-            return self._panel, reasons
-        panel = self._fine_enough(set(enough.values()), len(enough), level)
+            return self._comparisons, reasons
+        comparisons = self._fine_enough(set(enough.values()), len(enough), level)
         out_of_reach = {}
         for both in set(enough.values()):
-            smallest = self._smallest(panel, both)
+            smallest = self._smallest(comparisons, both)
             # At best all others have drifted as clearly.
             threshold = self._correct([smallest] * len(enough), level)
             if smallest > threshold:
-                out_of_reach[both] = self._reason(panel, both, threshold, len(enough))
+                out_of_reach[both] = self._reason(comparisons, both, threshold, len(enough))
         reasons |= {c: out_of_reach[both] for c, both in enough.items() if both in out_of_reach}
-        return panel, reasons
+        return comparisons, reasons
 
-    def _fine_enough(self, sizes: set[Sizes], classes: int, level: float) -> Panel:
+    def _fine_enough(self, sizes: set[Sizes], classes: int, level: float) -> Comparisons:
         """The tests, with p-values that go down to half of the strictest threshold."""
         needed = self._correct([1.0] * classes, level) / 2
         if (splits := self._splits_for(needed, self._quick_splits // classes)) is not None:
-            return self._refined(self._panel, splits)
-        held_out = tuple(each.on_held_out_samples() for each in self._panel)
+            return self._refined(self._comparisons, splits)
+        held_out = tuple(each.on_held_out_samples() for each in self._comparisons)
         reach = (self._smallest(held_out, both, without_one=True) for both in sizes)
         if all(smallest < _CLEARLY * needed for smallest in reach):
             return held_out
         most = MAX_SPLITS // classes
         splits = self._splits_for(needed, most)
-        return self._refined(self._panel, most if splits is None else splits)
+        return self._refined(self._comparisons, most if splits is None else splits)
 
     def _splits_for(self, p_value: float, most: int) -> int | None:
         """The random splits it takes to reach a p-value, even if one of several tests has no evidence.
@@ -205,8 +205,8 @@ class ClassTests:
         None: more than `most`, and more than the tests draw anyway.
         """
         without_evidence = [] if self._merge is None else [1.0]
-        others = len(self._panel) - len(without_evidence)
-        most = max(most, *(each.test.splits for each in self._panel))
+        others = len(self._comparisons) - len(without_evidence)
+        most = max(most, *(each.test.splits for each in self._comparisons))
         splits = bisect_left(
             range(most + 1),
             True,
@@ -216,20 +216,24 @@ class ClassTests:
         )
         return None if splits > most else splits
 
-    def _refined(self, panel: Panel, splits: int) -> Panel:
-        return tuple(each.refined(splits) for each in panel)
+    def _refined(self, comparisons: Comparisons, splits: int) -> Comparisons:
+        return tuple(each.refined(splits) for each in comparisons)
 
-    def _smallest(self, panel: Panel, sizes: Sizes, *, without_one: bool = False) -> float:
+    def _smallest(
+        self, comparisons: Comparisons, sizes: Sizes, *, without_one: bool = False
+    ) -> float:
         """The least p-value of samples of such sizes; or that where any one test has no evidence."""
-        smallest = [each.test.smallest_p_value(*sizes) for each in panel]
+        smallest = [each.test.smallest_p_value(*sizes) for each in comparisons]
         if self._merge is None or not without_one:
             return self._merged_p(smallest)
         places = range(len(smallest))
         return max(self._merge([*smallest[:i], 1.0, *smallest[i + 1 :]]) for i in places)
 
-    def _reason(self, panel: Panel, sizes: Sizes, threshold: float, classes: int) -> str:
+    def _reason(
+        self, comparisons: Comparisons, sizes: Sizes, threshold: float, classes: int
+    ) -> str:
         """Why samples of such sizes cannot get below the threshold."""
-        unlimited = self._refined(panel, _ENDLESS)
+        unlimited = self._refined(comparisons, _ENDLESS)
         if self._smallest(unlimited, sizes, without_one=True) <= threshold:
             return (
                 f"too few permutations to reach the level among {classes}: compare fewer classes, "

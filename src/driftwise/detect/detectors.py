@@ -10,9 +10,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from driftwise.detect.base import KnownLabels, Reference, Setting
+from driftwise.detect.base import DetectorContext, KnownLabels, Reference
 from driftwise.detect.class_tests import ClassTests, ComparisonOptions
-from driftwise.detect.encoders import Encodes, LearnerEncoder
 from driftwise.detect.reference import FingerprintReference
 from driftwise.detect.two_sample import (
     Comparison,
@@ -23,6 +22,7 @@ from driftwise.detect.two_sample import (
     ks_on,
     merging,
 )
+from driftwise.encoders.base import Encodes, LearnerEncoder
 from driftwise.errors import UserError
 from driftwise.stats.class_mix import in_that_mix, shares_in_stream
 from driftwise.stats.fraction import estimate_shares
@@ -41,9 +41,9 @@ class KS(ComparisonOptions):
     """what is compared: one number per sample, from the encoder's logits"""
     fewest_samples: ClassVar[int] = 1
 
-    def bind(self, setting: Setting) -> TwoSampleDetector:
+    def bind(self, context: DetectorContext) -> TwoSampleDetector:
         """The detector, for one stream and one learner."""
-        return _detector(setting, [ks_on(self.score, grows=setting.grows)], self)
+        return _detector(context, [ks_on(self.score, grows=context.grows)], self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,18 +65,18 @@ class PermutationOptions(ComparisonOptions):
 class MMD(PermutationOptions):
     """The paper's second detector: maximum mean discrepancy of features."""
 
-    def bind(self, setting: Setting) -> TwoSampleDetector:
+    def bind(self, context: DetectorContext) -> TwoSampleDetector:
         """The detector, for one stream and one learner."""
-        return _detector(setting, [by_mmd(self.permutations)], self)
+        return _detector(context, [by_mmd(self.permutations)], self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class C2ST(PermutationOptions):
     """A linear classifier separates current features from reference features, if it can."""
 
-    def bind(self, setting: Setting) -> TwoSampleDetector:
+    def bind(self, context: DetectorContext) -> TwoSampleDetector:
         """The detector, for one stream and one learner."""
-        return _detector(setting, [by_c2st(self.permutations)], self)
+        return _detector(context, [by_c2st(self.permutations)], self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,34 +87,34 @@ class Combined(PermutationOptions):
     """how the tests' p-values become one: cauchy has the most power and holds nearly, the others
     hold under every dependence"""
 
-    def bind(self, setting: Setting) -> TwoSampleDetector:
+    def bind(self, context: DetectorContext) -> TwoSampleDetector:
         """The detector, for one stream and one learner."""
-        tests = all_three(self.permutations, grows=setting.grows)
-        return _detector(setting, tests, self, merging(self.method))
+        tests = all_three(self.permutations, grows=context.grows)
+        return _detector(context, tests, self, merging(self.method))
 
 
 def _detector(
-    setting: Setting,
+    context: DetectorContext,
     comparisons: Sequence[Comparison],
     options: ComparisonOptions,
     merge: Merge | None = None,
 ) -> TwoSampleDetector:
     tests = ClassTests(
-        comparisons, options, merge=merge, seed=setting.seed, quick_splits=setting.quick_splits
+        comparisons, options, merge=merge, seed=context.seed, quick_splits=context.quick_splits
     )
     return TwoSampleDetector(
-        setting.encoder(),
+        context.encoder(),
         tests,
-        labels=setting.labels,
-        learner=setting.learner,
-        usual=setting.usual,
+        labels=context.labels,
+        learner=context.learner,
+        usual=context.usual,
     )
 
 
 class TwoSampleDetector:
     """Compares each class's current samples with its reference samples."""
 
-    watches = True
+    reads_monitored = True
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class TwoSampleDetector:
             tests: what tests them, class by class.
             labels: what is known of monitored samples.
             learner: predicts classes of samples; a `LearnerEncoder` does so anyway.
-            usual: see `Setting`; has no effect where labels are given.
+            usual: see `DetectorContext`; has no effect where labels are given.
         """
         self._encoder = encoder
         self._tests = tests

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from driftwise.detect.base import Accumulates, Detector, KnownLabels
+from driftwise.detect.base import Accumulates, Detector, KnownLabels, reads_monitored
 from driftwise.detect.reference import FingerprintReference, HeldOutReference
 from driftwise.errors import UserError
 from driftwise.part_state import PartState
@@ -92,6 +92,7 @@ class Monitor:
         """
         self._detector = detector
         self._detector_state = PartState(detector, "detector")
+        self._reads_monitored = reads_monitored(detector)
         self._reference = reference
         self._book = book
         self._labels = labels
@@ -104,7 +105,7 @@ class Monitor:
         if not classes:
             return []
         monitored = self.as_seen(task)
-        if self._labels == "given" and self._detector.watches:
+        if self._labels == "given" and self._reads_monitored:
             self._book(len(monitored))
         answer = self._detector.check(task.number, classes, monitored, self._reference)
         verdicts = _valid(answer, task.number, classes, self._detector)
@@ -117,7 +118,7 @@ class Monitor:
             monitored = monitored[
                 torch.isin(monitored.labels, torch.tensor(self._checked(task), dtype=torch.int64))
             ]
-        if self._labels != "given" or not self._detector.watches:
+        if self._labels != "given" or not self._reads_monitored:
             monitored = replace(monitored, labels=torch.full_like(monitored.labels, -1))
         return monitored
 
@@ -139,7 +140,7 @@ class Monitor:
         Held-out samples take labels of their own; a fingerprint is taken of the `learned` samples, whose
         labels are paid for.
         """
-        if not self._detector.watches:
+        if not self._reads_monitored:
             return
         if isinstance(self._detector, Accumulates):
             self._detector.renew(labels, learned)
@@ -150,6 +151,12 @@ class Monitor:
                 self._reference.renew(label, samples)
             elif isinstance(self._reference, FingerprintReference):
                 self._reference.renew(label, learned.of_class(label).distinct())
+
+    def reference_samples(self, label: int) -> Samples | None:
+        """The samples that a class is compared with; None: encodings alone are kept."""
+        if isinstance(self._reference, FingerprintReference):
+            return None
+        return self._reference.samples_of(label)
 
     def onset(self, label: int) -> int | None:
         """The id of the sample with which a drifted class began to drift; None: unknown."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from driftwise import rng
-from driftwise.detect.base import Reference, Setting
+from driftwise.detect.base import DetectorContext, Reference
 from driftwise.errors import UserError
 from driftwise.types import Samples, Verdict
 
@@ -16,10 +16,10 @@ from driftwise.types import Samples, Verdict
 class NeverDetector:
     """Flags nothing."""
 
-    watches = False
+    reads_monitored = False
 
-    def __init__(self, setting: Setting) -> None:
-        self._setting = setting
+    def __init__(self, context: DetectorContext) -> None:
+        self._context = context
 
     def flagged(self, task: int, classes: Sequence[int]) -> Collection[int]:
         """The classes to be flagged at a task."""
@@ -59,41 +59,41 @@ class Oracle:
             if not 0 <= value <= 1:
                 raise UserError(f"the oracle's {name} must lie between 0 and 1; got {value}")
 
-    def bind(self, setting: Setting) -> OracleDetector:
+    def bind(self, context: DetectorContext) -> OracleDetector:
         """The detector, for one stream."""
-        return OracleDetector(setting, self)
+        return OracleDetector(context, self)
 
 
 class OracleDetector(NeverDetector):
     """What `Oracle` makes for a stream."""
 
-    def __init__(self, setting: Setting, options: Oracle) -> None:
-        super().__init__(setting)
+    def __init__(self, context: DetectorContext, options: Oracle) -> None:
+        super().__init__(context)
         self._options = options
 
     def flagged(self, task: int, classes: Sequence[int]) -> Collection[int]:
         """The classes that drift at the task, but for errors drawn for each class and task."""
-        drifting = self._setting.drifting(task)
+        drifting = self._context.drifting(task)
         rates = [self._options.tpr if c in drifting else self._options.fpr for c in classes]
         return [c for c, rate in zip(classes, rates, strict=True) if self._draw(task, c) < rate]
 
     def _draw(self, task: int, label: int) -> float:
         """One number per class and task: with higher rates the same classes stay flagged."""
-        draw = rng.fork(self._setting.seed, "oracle", task, label)
+        draw = rng.fork(self._context.seed, "oracle", task, label)
         return float(torch.rand((), generator=draw))
 
 
 class Always:
     """Flags every class at every task."""
 
-    def bind(self, setting: Setting) -> AlwaysDetector:
+    def bind(self, context: DetectorContext) -> AlwaysDetector:
         """The detector."""
-        return AlwaysDetector(setting)
+        return AlwaysDetector(context)
 
 
 class Never:
     """Flags nothing."""
 
-    def bind(self, setting: Setting) -> NeverDetector:
+    def bind(self, context: DetectorContext) -> NeverDetector:
         """The detector."""
-        return NeverDetector(setting)
+        return NeverDetector(context)

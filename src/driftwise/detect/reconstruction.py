@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from driftwise import rng
-from driftwise.detect.base import Reference, Setting
+from driftwise.detect.base import DetectorContext, Reference
 from driftwise.detect.class_tests import ClassTests, ComparisonOptions
 from driftwise.detect.reference import FingerprintReference
 from driftwise.detect.two_sample import by_ks
@@ -48,20 +48,20 @@ class Reconstruction(ComparisonOptions):
                 f"{self.width}"
             )
 
-    def bind(self, setting: Setting) -> ReconstructionDetector:
+    def bind(self, context: DetectorContext) -> ReconstructionDetector:
         """The detector, for one stream and one learner."""
-        if setting.labels != "given":
+        if context.labels != "given":
             raise UserError(
-                f"the detector reconstruction goes by given labels, not {setting.labels} ones; use "
+                f"the detector reconstruction goes by given labels, not {context.labels} ones; use "
                 'monitor_labels="given", or another detector'
             )
-        return ReconstructionDetector(self, seed=setting.seed)
+        return ReconstructionDetector(self, seed=context.seed)
 
 
 class ReconstructionDetector:
     """Compares an autoencoder's errors on current and on reference samples, both unseen."""
 
-    watches = True
+    reads_monitored = True
 
     def __init__(self, options: Reconstruction, *, seed: int = 0) -> None:
         self._options = options

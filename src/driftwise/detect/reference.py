@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from driftwise import rng
-from driftwise.detect.encoders import Encoder
+from driftwise.encoders.base import Encoder
 from driftwise.errors import UserError
 from driftwise.types import Encoding, Samples
 

@@ -26,9 +26,9 @@ import torch
 from torch import Tensor
 
 from driftwise import rng
-from driftwise.detect.base import Reference, Setting
-from driftwise.detect.encoding_cache import KEY_BYTES, keys_of
+from driftwise.detect.base import DetectorContext, Reference
 from driftwise.detect.reference import FingerprintReference
+from driftwise.encoders.encoding_cache import KEY_BYTES, keys_of
 from driftwise.errors import RunFailure, UserError
 from driftwise.stats.e_values import EProcess, share_of
 from driftwise.stats.rank_p_values import SCORES, Ranker
@@ -62,9 +62,9 @@ class Sequential:
                 f"the detector's kept_rows must be 20 to {MAX_KEPT}; got {self.kept_rows}"
             )
 
-    def bind(self, setting: Setting) -> SequentialDetector:
+    def bind(self, context: DetectorContext) -> SequentialDetector:
         """The detector, for one stream and one learner."""
-        return SequentialDetector(setting, self)
+        return SequentialDetector(context, self)
 
 
 class SequentialDetector:
@@ -73,18 +73,18 @@ class SequentialDetector:
     A copy of an earlier image, pixel by pixel, is no new evidence, and is left out.
     """
 
-    watches = True
+    reads_monitored = True
 
-    def __init__(self, setting: Setting, options: Sequential) -> None:
-        if setting.labels != "given":
+    def __init__(self, context: DetectorContext, options: Sequential) -> None:
+        if context.labels != "given":
             raise UserError(
-                f"the detector sequential goes by given labels, not {setting.labels} ones: "
+                f"the detector sequential goes by given labels, not {context.labels} ones: "
                 'predictions change while a learner learns; use monitor_labels="given", or another '
                 "detector"
             )
-        self._encoder = setting.encoder()
+        self._encoder = context.encoder()
         self._options = options
-        self._seed = setting.seed
+        self._seed = context.seed
         self._tests: dict[int, _Test] = {}
         self._learned: dict[int, dict[str, Tensor]] = {}
         """keys and features of the samples from which a class was learned, until its test begins"""
@@ -99,7 +99,7 @@ class SequentialDetector:
         for label in classes:
             if label in self._tests:
                 samples = monitored.of_class(label)
-                fresh[label] = samples[self._tests[label].know(keys_of(samples.images))]
+                fresh[label] = samples[self._tests[label].mark_known(keys_of(samples.images))]
         self._feed(fresh, reference)
         return [
             self._verdict(task, label, len(fresh[label]))
@@ -163,7 +163,7 @@ class SequentialDetector:
         self._begun += 1
         features = self._features(encoding).numpy()
         test = _Test(self._begun, features.shape[1], self._options.kept_rows)
-        test.know(known)
+        test.mark_known(known)
         learned = self._learned.pop(label, None)
         if learned is not None and known:
             both = zip(_unpacked(learned["keys"]), learned["features"].numpy(), strict=True)
@@ -267,7 +267,7 @@ class _Test:
         self.evidence = (EProcess(both_ends=False), EProcess(both_ends=True))
         self._known: dict[bytes, None] = {}
 
-    def know(self, keys: Collection[bytes]) -> Tensor:
+    def mark_known(self, keys: Collection[bytes]) -> Tensor:
         """bool (samples,): which images are new; from now on they are known, the latest at least."""
         new = torch.zeros(len(keys), dtype=torch.bool)
         for place, key in enumerate(keys):

@@ -22,10 +22,12 @@ from torch import Tensor, nn
 from driftwise import rng
 from driftwise.detect.bounded_sample import DistinctSample
 from driftwise.detect.class_tests import ClassTests, ComparisonOptions
-from driftwise.detect.encoders import Encoder, OwnEncoder, Scaled, Surroundings
-from driftwise.detect.encoding_cache import keys_of
 from driftwise.detect.incoming import Data, Incoming, opened, size_in_words
 from driftwise.detect.two_sample import Comparison, all_three, by_c2st, by_mmd, ks_on, merging
+from driftwise.encoders.base import Encoder, EncoderContext, Scaled
+from driftwise.encoders.encoding_cache import keys_of
+from driftwise.encoders.imagenet_weights import best_encoder
+from driftwise.encoders.own_network import OwnEncoder
 from driftwise.errors import UserError, unknown_name
 from driftwise.stats.c2st import areas_under_curve, held_out_scores
 from driftwise.stats.fraction import estimate_shares
@@ -284,8 +286,8 @@ class DriftDetector:
         return self._fitted
 
     def _encoder_for(self, image_shape: tuple[int, ...]) -> Encoder:
-        around = Surroundings(learner=no_learner, image_shape=image_shape, seed=self._seed)
-        return self._make_encoder(around)
+        context = EncoderContext(learner=no_learner, image_shape=image_shape, seed=self._seed)
+        return self._make_encoder(context)
 
     def _sample(
         self,
@@ -397,16 +399,16 @@ class DriftDetector:
         )
 
 
-def _encoder_maker(encoder: Any) -> Callable[[Surroundings], Encoder]:
+def _encoder_maker(encoder: Any) -> Callable[[EncoderContext], Encoder]:
     """Makes the encoder that was asked for; that it can is tried at once, before work goes in."""
     if isinstance(encoder, str):
         # By name: where weights lie is known where experiments are put together.
-        maker: Callable[[Surroundings], Encoder]
+        maker: Callable[[EncoderContext], Encoder]
         if encoder == "auto":
-            maker = importlib.import_module("driftwise.config.imagenet_weights").best_encoder
+            maker = best_encoder
         else:
             maker = importlib.import_module("driftwise.config.registry").encoder_maker(encoder)
-            maker(Surroundings(learner=no_learner, image_shape=(32, 32, 3), seed=0))
+            maker(EncoderContext(learner=no_learner, image_shape=(32, 32, 3), seed=0))
         return maker
     made: Encoder
     if isinstance(encoder, nn.Module) or (callable(encoder) and not hasattr(encoder, "encode")):

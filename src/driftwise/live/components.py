@@ -16,9 +16,16 @@ from driftwise.config import registry
 from driftwise.config.learners import make_learner, refuse_without_features
 from driftwise.config.presets import settled
 from driftwise.config.schema import RunConfig
-from driftwise.detect import Detector, Encoder, HeldOutReference, Monitor, Setting, Surroundings
+from driftwise.detect import (
+    Detector,
+    DetectorContext,
+    Encoder,
+    EncoderContext,
+    HeldOutReference,
+    Monitor,
+)
 from driftwise.detect.base import KnownLabels
-from driftwise.detect.encoding_cache import Cached
+from driftwise.encoders.encoding_cache import Cached
 from driftwise.errors import UserError
 from driftwise.learner import Learner
 from driftwise.live.inputs import InputStatistics
@@ -102,13 +109,13 @@ def build_handlers(
     def encoder() -> Encoder:
         image_shape = _image_shape(tuple(first.images.shape[1:]), first.images.dtype)
         made: Encoder = registry.find("encoder", settled(config.encoder)).factory()(
-            Surroundings(learner=learner.encode, image_shape=image_shape, seed=config.seed)
+            EncoderContext(learner=learner.encode, image_shape=image_shape, seed=config.seed)
         )
         return Cached(made) if made.fixed else made
 
     def handler(labels: KnownLabels, book: Callable[[int], None]) -> DriftHandler:
         needs_learner = labels == "predicted" or config.min_harm is not None
-        setting = Setting(
+        context = DetectorContext(
             encoder=encoder,
             drifting=lambda _: (),
             seed=config.seed,
@@ -118,7 +125,7 @@ def build_handlers(
             usual=num_labelled,
             quick_splits=QUICK_SPLITS,
         )
-        detector: Detector = registry.make("detector", config, setting)
+        detector: Detector = registry.make("detector", config, context)
         reference = HeldOutReference()
         monitor = Monitor(detector, reference, book=book, labels=labels, min_harm=config.min_harm)
         return DriftHandler(monitor=monitor, adaptation=adaptation, learner=learner, ledger=ledger)

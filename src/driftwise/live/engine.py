@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +19,8 @@ from driftwise.live.concurrency import yield_to_predictions
 from driftwise.live.inputs import ENOUGH, UNKNOWN, InputStatistics
 from driftwise.live.labels import MIN_FRESH, Answer, LabelRequester, LiveLabels, apply_answer
 from driftwise.live.settings import LiveSettings
-from driftwise.live.window import MonitoredSamples, Window
-from driftwise.loop import DriftHandler
+from driftwise.live.window import MonitoredSamples, Window, with_labels
+from driftwise.loop import DriftHandler, tested_in
 from driftwise.metrics import Ledger
 from driftwise.models.inputs import Prepared
 from driftwise.part_state import PartState
@@ -35,6 +35,13 @@ SMALL_NETWORK = 1_000_000
 """weights"""
 LARGE = 30.0
 """inputs of this size should be scaled"""
+NUM_EXAMPLES = 8
+"""samples of a drifted class from before and after, at most, that are reported"""
+
+Mode = Literal["auto", "ask", "shadow"]
+"""auto: drifted classes are adapted to; ask: only those that are approved; shadow: nothing is learned
+or adapted, only monitored"""
+MODES: tuple[Mode, ...] = get_args(Mode)
 
 
 @dataclass(kw_only=True)
@@ -45,6 +52,8 @@ class BatchOutcome:
     """the id of the first sample after the batch"""
     predicted: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
     """int64 (samples,)"""
+    confidence: Tensor = field(default_factory=lambda: torch.empty(0))
+    """float (samples,): the probability of the predicted class"""
     new_classes: tuple[int, ...] = ()
     verdicts: list[Verdict] = field(default_factory=list)
     adapted: list[int] = field(default_factory=list)
@@ -54,6 +63,8 @@ class BatchOutcome:
     """int64: positions of outliers, which are neither learned nor monitored"""
     unused: list[Samples] = field(default_factory=list)
     """samples with requested labels that no adaptation has used"""
+    examples: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    """of each drifted class, some images from before and after"""
     losses: list[float] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -106,6 +117,11 @@ class LiveEngine:
         """drifted classes that wait for labels"""
         self.untestable: set[int] = set()
         """classes that the last check could not test, although enough samples had come"""
+        self.mode: Mode = "auto"
+        self.held: dict[int, Verdict] = {}
+        """drifted classes whose adaptation has not been approved"""
+        self._approved: set[int] = set()
+        """held classes to adapt to in the next batch"""
         self.checks = 0
         self.normalises = config.normalise
         """whether inputs are normalised by their statistics so far"""
@@ -135,22 +151,29 @@ class LiveEngine:
 
     def predict(self, images: Tensor) -> Tensor:
         """Classes, (samples,), by the averaged weights; -1: nothing has been learned yet."""
+        return self.predict_with_confidence(images)[0]
+
+    def predict_with_confidence(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Classes as `predict`, and their probabilities, (samples,) each."""
         predictable = self.predictable
         if not len(images) or not bool(predictable.any()):
-            return torch.full((len(images),), UNKNOWN)
+            return torch.full((len(images),), UNKNOWN), torch.zeros(len(images))
         learner = self.learner
         snapshot = self._snapshot() if learner.steps else None
         logits = learner.logits(images) if snapshot is None else learner.logits_of(snapshot, images)
         # Outputs that were added in this very batch are not in the snapshot yet.
-        return logits.masked_fill(~predictable[: logits.shape[1]], -torch.inf).argmax(dim=1)
+        logits = logits.masked_fill(~predictable[: logits.shape[1]], -torch.inf)
+        predicted = logits.argmax(dim=1)
+        confidence = logits.float().softmax(dim=1).gather(1, predicted[:, None]).squeeze(1)
+        return predicted, confidence
 
     def observe(self, samples: Samples, answers: list[Answer], *, next_id: int) -> BatchOutcome:
         """Do everything that a batch and the labels since the last one call for."""
         far = self.inputs.outliers(samples.images)
         if is_first := not self.inputs.count:  # the first samples are normalised by themselves
             self._add_inputs(samples.images[~far])
-        predicted = self.predict(samples.images)
-        outcome = BatchOutcome(next_id=next_id, predicted=predicted)
+        predicted, confidence = self.predict_with_confidence(samples.images)
+        outcome = BatchOutcome(next_id=next_id, predicted=predicted, confidence=confidence)
         yield_to_predictions()
         classes = torch.where(samples.labels >= 0, samples.labels, predicted)
         outliers = far & ~self.inputs.drifted(classes, far)
@@ -174,11 +197,13 @@ class LiveEngine:
         yield_to_predictions()
         self._check(outcome)
         self.ledger.book_labels("stream", len(learn))
-        self._learn([*late, *outcome.unused, learn], outcome)
-        self._adapt_waiting(outcome)
-        self._learn([], outcome)
-        self._catch_up(outcome)
-        self._guard(self.learner.refuse_burst_weights, outcome)
+        if self.mode != "shadow":
+            self._adapt_approved(outcome)
+            self._learn([*late, *outcome.unused, learn], outcome)
+            self._adapt_waiting(outcome)
+            self._learn([], outcome)
+            self._catch_up(outcome)
+        self._guard(self.learner.refuse_diverged_weights, outcome)
         self._complete_references(outcome)
         # Only now: the labels of this batch may have realigned a class that was found without.
         for label in sorted(self.waiting.keys() - waiting_before):
@@ -193,7 +218,7 @@ class LiveEngine:
         with self.ledger.phase("train"):
             for _ in range(steps):
                 self._guard(lambda: self._replay_step(None, outcome), outcome)
-        self._guard(self.learner.refuse_burst_weights, outcome)
+        self._guard(self.learner.refuse_diverged_weights, outcome)
         return outcome
 
     def fit_reference(self, samples: Samples) -> tuple[int, ...]:
@@ -222,7 +247,7 @@ class LiveEngine:
     def _add_inputs(self, images: Tensor) -> None:
         """Add samples to the input statistics, and normalise the network's inputs by them."""
         self.inputs.add(images)
-        if not self.normalises:
+        if not self.normalises or self.mode == "shadow":
             return
         mean, std = self.inputs.statistics
         for network in self.learner.networks:
@@ -255,10 +280,12 @@ class LiveEngine:
 
     def _apply_answers(self, answers: list[Answer], outcome: BatchOutcome) -> list[Samples]:
         """Samples to learn from whose labels came late."""
-        applied = []
+        applied, corrected = [], []
         for answer in answers:
             if answer.failed:
                 self.window.cancel_request(answer.ids)
+            elif answer.corrects:
+                corrected.append(self._forget_learned(answer))
             else:
                 applied.append(apply_answer(answer, self.window, self.ledger))
         requested, unrequested, gone, outdated = (
@@ -272,7 +299,26 @@ class LiveEngine:
             outcome.notes.append(f"{gone} labels came for samples that are no longer kept")
         if outdated:
             outcome.notes.append(f"{outdated} labels came for samples of outdated concepts")
-        return [late.learn for late in applied]
+        if corrected:
+            outcome.emit("corrected", rows=sum(map(len, corrected)))
+        return [*(late.learn for late in applied), *corrected]
+
+    def _forget_learned(self, answer: Answer) -> Samples:
+        """Remove samples with wrong labels from buffer and window; those with right ones to learn.
+
+        A sample whose right label is unknown is only removed.
+        """
+        learned = self.window.learned.remove(answer.ids)
+        found, buffer = [learned], self.learner.buffer
+        for label in buffer.counts():
+            held = buffer.samples_of(label)
+            if bool((wrong := torch.isin(held.ids, answer.ids)).any()):
+                buffer.drop(label, wrong)
+                found.append(held[wrong])
+        samples = Samples.concat(found)
+        first = [samples.ids.tolist().index(each) for each in dict.fromkeys(samples.ids.tolist())]
+        samples = with_labels(samples[torch.tensor(first, dtype=torch.int64)], *answer.pairs)
+        return samples[samples.labels != UNKNOWN]
 
     # Checks and adaptations
 
@@ -292,27 +338,89 @@ class LiveEngine:
             by_labels = monitored is self.window.labelled
             if by_labels or not self.window.labelled.has_current:
                 # Labelled samples measure a recovery: where they come, it waits for them.
-                outcome.notes += handler.follow_up(context)
-            verdicts, result = handler.check_and_adapt(task, context)
+                outcome.notes += self._follow_up(handler, context)
+            verdicts = handler.check(task)
             if not by_labels and not self._measures_harm:
                 # By a reference of predictions, accuracy is the learner's own opinion.
                 verdicts = tuple(
                     replace(each, harm=None, harm_error=None, harm_unlabelled=None)
                     for each in verdicts
                 )
+            drifted = {each.label: each for each in verdicts if each.needs_adaptation}
+            allowed = self._hold(drifted, outcome)
+            result = AdaptationResult()
+            if self.mode != "shadow":
+                context = replace(context, tested=tested_in(verdicts))
+                result = handler.adapt(list(allowed.values()), context)
             unchanged = {each.label for each in verdicts if each.drifted is False}
             self.window.unchanged_until([*unchanged - self.waiting.keys()], outcome.next_id)
             outcome.verdicts += verdicts
-            drifted = {each.label: each for each in verdicts if each.needs_adaptation}
             p_values = {str(each.label): each.p_value for each in verdicts}
             outcome.emit("checked", classes=list(due), number=self.checks, p_values=p_values)
             if drifted:
                 classes = sorted(drifted)
                 effects = [_effect(drifted[label]) for label in classes]
                 outcome.emit("drifted", classes=classes, verdicts=effects)
-            self._apply_result(result, drifted, labels, outcome)
+                self._keep_examples(handler, task, drifted, outcome)
+            self._apply_result(result, allowed, labels, outcome)
             monitored.end_check(due)
         self._report_untestable(outcome)
+
+    def _follow_up(self, handler: DriftHandler, context: AdaptationContext) -> tuple[str, ...]:
+        return () if self.mode == "shadow" else handler.follow_up(context)
+
+    def _hold(self, drifted: dict[int, Verdict], outcome: BatchOutcome) -> dict[int, Verdict]:
+        """The drifted classes that may be adapted to now; the others wait for approval."""
+        if self.mode == "auto":
+            return drifted
+        held = {label: each for label, each in drifted.items() if label not in self.waiting}
+        for label in sorted(held.keys() - self.held.keys()):
+            text = f"class {label} has drifted; its adaptation waits for approval"
+            outcome.emit("held", label=label, text=text)
+        self.held |= held
+        return {label: each for label, each in drifted.items() if label not in held}
+
+    def set_mode(self, mode: Mode) -> None:
+        """Change the mode; in `auto`, the next batch adapts to all classes that are held."""
+        self.mode = mode
+        if mode == "auto":
+            self._approved |= self.held.keys()
+
+    def approve(self, labels: Sequence[int]) -> None:
+        """The next batch adapts to these held classes."""
+        self._approved |= set(labels) & self.held.keys()
+
+    def dismiss(self, labels: Sequence[int]) -> None:
+        """Do not adapt to these held classes; a later check may find them drifted again."""
+        for label in labels:
+            self.held.pop(label, None)
+            self._approved.discard(label)
+
+    def _adapt_approved(self, outcome: BatchOutcome) -> None:
+        """Adapt to held classes that have been approved."""
+        ready = {label: self.held.pop(label) for label in sorted(self._approved & self.held.keys())}
+        self._approved.clear()
+        if ready:
+            self._adapt(ready, outcome, self._requester)
+
+    def _keep_examples(
+        self,
+        handler: DriftHandler,
+        task: _LiveTask,
+        drifted: dict[int, Verdict],
+        outcome: BatchOutcome,
+    ) -> None:
+        """Some samples of drifted classes from before and after, those that drifted first."""
+        current = task.monitored()
+        for label, verdict in drifted.items():
+            before = monitor_of(handler).reference_samples(label)
+            after = current.of_class(label)
+            has_moved = torch.isin(after.ids, torch.tensor(verdict.moved_rows, dtype=torch.int64))
+            order = has_moved.int().argsort(descending=True, stable=True)
+            outcome.examples[label] = (
+                (after if before is None else before).images[:NUM_EXAMPLES].clone(),
+                after.images[order[:NUM_EXAMPLES]],
+            )
 
     def _report_untestable(self, outcome: BatchOutcome) -> None:
         """Report classes that no check could test: no verdict does not mean no drift."""
@@ -339,13 +447,21 @@ class LiveEngine:
             for label, verdict in self.waiting.items()
             if len(self.window.fresh(label)) >= min(MIN_FRESH, counts.get(label, 1))
         }
-        if not ready:
-            return
+        if ready:
+            self._adapt(ready, outcome)
+
+    def _adapt(
+        self,
+        drifted: dict[int, Verdict],
+        outcome: BatchOutcome,
+        requester: LabelRequester | None = None,
+    ) -> None:
+        """Adapt to classes that an earlier check found drifted; `requester` None: ask nobody."""
         handler, monitored = self.handlers[0], self.window.labelled
-        labels = self._label_source(outcome, tuple(ready), monitored)
-        context = self._context(handler, self._task(tuple(ready), monitored), labels, outcome)
-        result = handler.adapt(list(ready.values()), context)
-        self._apply_result(result, ready, labels, outcome)
+        labels = self._label_source(outcome, tuple(drifted), monitored, requester)
+        context = self._context(handler, self._task(tuple(drifted), monitored), labels, outcome)
+        result = handler.adapt(list(drifted.values()), context)
+        self._apply_result(result, drifted, labels, outcome)
 
     def _apply_result(
         self,
@@ -540,6 +656,8 @@ class LiveEngine:
                 "behind": self._catch_up_steps,
                 "untestable": sorted(self.untestable),
                 "waiting": [asdict(verdict) for verdict in self.waiting.values()],
+                "held": [asdict(verdict) for verdict in self.held.values()],
+                "approved": sorted(self._approved),
             },
         }
 
@@ -555,7 +673,8 @@ class LiveEngine:
             self.inputs.load_state_dict(parts["seen"])
         self.window.load_state_dict(own["window"])
         untestable, behind = own.get("untestable", ()), own.get("behind", 0)
-        counts = [own["outputs"], own["checks"], behind, *own["classes"], *untestable]
+        approved = own.get("approved", ())
+        counts = [own["outputs"], own["checks"], behind, *own["classes"], *untestable, *approved]
         if not all(type(count) is int and 0 <= count < 2**62 for count in counts):
             raise ValueError("expected whole numbers of outputs, checks and classes")
         self.outputs = own["outputs"]
@@ -565,8 +684,11 @@ class LiveEngine:
         self._reported_scale = bool(own.get("told_of_scale", True))
         self._catch_up_steps = behind
         self.untestable = set(untestable)
-        verdicts = [verdict_from(verdict) for verdict in own["waiting"]]
-        self.waiting = {verdict.label: verdict for verdict in verdicts}
+        self.waiting, self.held = (
+            {each.label: each for each in map(verdict_from, own.get(name, ()))}
+            for name in ("waiting", "held")
+        )
+        self._approved = set(approved)
 
 
 def _effect(verdict: Verdict) -> dict[str, Any]:

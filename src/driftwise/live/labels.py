@@ -72,6 +72,13 @@ class Answer:
     """int64 (labels,)"""
     failed: bool = False
     """whether the callback failed: the labels may be requested again"""
+    corrects: bool = False
+    """whether labels replace earlier ones that were wrong"""
+
+    @property
+    def pairs(self) -> tuple[Tensor, Tensor]:
+        """Ids and labels."""
+        return self.ids, self.labels
 
 
 class Inbox:

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,10 @@ from torch import Tensor, nn
 from driftwise.config import registry
 from driftwise.config.custom import is_import_path
 from driftwise.config.learners import first_line
-from driftwise.errors import RunFailure, UserError, warn_caller
+from driftwise.errors import RunFailure, UserError, unknown_name, warn_caller
 from driftwise.live.components import can_grow, num_outputs_of
 from driftwise.live.concurrency import FAST_SWITCHING, PREDICTIONS_FIRST, NetworkSnapshots
-from driftwise.live.engine import BatchOutcome, LiveEngine
+from driftwise.live.engine import MODES, BatchOutcome, LiveEngine, Mode
 from driftwise.live.events import EventCallback
 from driftwise.live.inputs import UNKNOWN, InputBatch, InputReader, ids_from, labels_from
 from driftwise.live.labels import CLOSED, Answer, Inbox, LabelCallback, LabelRequester, Request
@@ -32,7 +32,7 @@ from driftwise.live.reporter import Observation, Reporter, prometheus_text
 from driftwise.live.settings import refuse_unknown, settings_from, to_json
 from driftwise.live.window import no_samples
 from driftwise.models.head import Features, with_features
-from driftwise.runs.checkpoint import taking_up
+from driftwise.runs.checkpoint import errors_named_after
 from driftwise.runs.store import RunFolder, is_run, read_config
 from driftwise.types import Samples
 
@@ -110,6 +110,10 @@ class LiveLearner:
             max_label=lambda: self._max_label(self._engine),
         )
         self._inputs = InputReader()
+        self._mode: Mode = "auto"
+        """of an engine that has not been made yet"""
+        self.extra_state: dict[str, Any] = {}
+        """plain data and tensors of the caller's, saved and loaded with the rest"""
         self._engine: LiveEngine | None = None
         """made for the first samples"""
         self._first_outputs = 0
@@ -158,7 +162,7 @@ class LiveLearner:
         saved = config.get("keeper")
         if saved is None:
             raise UserError(f"{path} holds a run of a benchmark, and no live learner")
-        with taking_up(folder):
+        with errors_named_after(folder):
             backbone, has_network = config["backbone"], saved.pop("network")
             names = [saved[kind] for kind in ("method", "detector", "adaptation")]
             refuse_unknown(saved)  # a `folder` in there would be made, wherever it is
@@ -173,7 +177,7 @@ class LiveLearner:
                     f"the live learner in {path} uses custom code ({name}); if you trust it, load "
                     "with trust_imports=True"
                 )
-        with taking_up(folder):
+        with errors_named_after(folder):
             live = cls(
                 backbone if network is None else network, labels=labels, features=features, **saved
             )
@@ -293,12 +297,23 @@ class LiveLearner:
             ids: The `ids` of an `Observation` or a `Request`, (samples,).
             labels: (samples,); None: unknown.
         """
+        self._add_answer(ids, labels)
+
+    def correct(self, ids: Any, labels: Any) -> None:
+        """Replace labels that were wrong; the next `observe` learns the samples anew.
+
+        They leave the replay buffer and the recent samples first; what no longer is in either of
+        them cannot be corrected. Arguments as for `answer`; None: the sample is only forgotten.
+        """
+        self._add_answer(ids, labels, corrects=True)
+
+    def _add_answer(self, ids: Any, labels: Any, *, corrects: bool = False) -> None:
         self._refuse_if_over()
         numbers = ids_from(ids)
         known = labels_from(labels, len(numbers), max_label=self._max_label(self._engine))
         if len(numbers) and int(numbers.max()) >= self._inputs.count:
             raise UserError(f"sample {int(numbers.max())} has not come yet; see Observation.ids")
-        self._inbox.add(Answer(ids=numbers, labels=known))
+        self._inbox.add(Answer(ids=numbers, labels=known, corrects=corrects))
 
     def rehearse(self, steps: int = 1) -> float | None:
         """Steps on the replay buffer alone, when there is time; their mean loss.
@@ -335,7 +350,91 @@ class LiveLearner:
         """Call a callback with every `Event` of a kind, see `live.events.EVENTS`; `*`: all."""
         self._reporter.log.on(event, callback)
 
+    # Approving adaptations, going back
+
+    @property
+    def mode(self) -> Mode:
+        """Who decides on adaptations.
+
+        auto: drifted classes are adapted to. ask: they are held until `approve` is called. shadow:
+        nothing is learned or adapted, samples are only predicted and monitored.
+        """
+        return self._mode if self._engine is None else self._engine.mode
+
+    @mode.setter
+    def mode(self, mode: Mode) -> None:
+        if mode not in MODES:
+            raise unknown_name("mode", mode, MODES)
+        with self._exclusive():
+            self._mode = mode
+            if self._engine is not None:
+                self._engine.set_mode(mode)
+
+    def approve(self, classes: Sequence[int] | None = None) -> None:
+        """Adapt to classes that are held (None: all of them) in the next `observe`."""
+        with self._exclusive():
+            if (engine := self._engine) is not None:
+                engine.approve(self.held if classes is None else classes)
+
+    def dismiss(self, classes: Sequence[int] | None = None) -> None:
+        """Do not adapt to classes that are held (None: all); later checks may hold them again."""
+        with self._exclusive():
+            if (engine := self._engine) is not None:
+                engine.dismiss(self.held if classes is None else classes)
+
+    def roll_back(self, state: dict[str, Any]) -> None:
+        """Return to an earlier `state_dict`: its network, buffer and monitored samples.
+
+        The numbers of samples, counters, spent labels and the mode go on from here, so that no id
+        is given twice. Answers that wait are dropped.
+        """
+        with self._exclusive(), self._building:
+            self._refuse_if_over()
+            if self._engine is None or state["parts"] is None:
+                raise UserError("there is nothing to roll back to: nothing had been learned")
+            self._inbox.empty()
+            now = self._state()
+            kept = {name: now[name] for name in ("inbox", "teller", "mode", "extra")}
+            earlier = {
+                **state,
+                **kept,
+                "intake": {**state["intake"], "count": self._inputs.count},
+                "parts": {**state["parts"], "ledger": now["parts"]["ledger"]},
+            }
+            with self._noting_failure():
+                self._snapshots = None
+                self._load_state(copy.deepcopy(earlier))
+                self._reporter.update_gauges(self._engine)
+            self._announce("rolled_back", samples=state["intake"]["count"])
+
     # Status
+
+    @property
+    def held(self) -> tuple[int, ...]:
+        """Drifted classes whose adaptation waits for approval."""
+        return () if self._engine is None else tuple(sorted(self._engine.held))
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """Where the learner stands, as plain data; no batch may be in progress in another thread."""
+        with self._exclusive():
+            engine = self._engine
+            return {
+                "mode": self.mode,
+                "samples": self._inputs.count,
+                "sample_shape": self._inputs.shape and list(self._inputs.shape),
+                "sample_type": "uint8" if self._inputs.dtype == torch.uint8 else "float32",
+                "outputs": 0 if engine is None else engine.outputs,
+                "classes": [] if engine is None else sorted(engine.classes),
+                "waiting": list(self.waiting),
+                "held": list(self.held),
+                "untestable": [] if engine is None else sorted(engine.untestable),
+                "buffer": {} if engine is None else engine.learner.buffer.counts(),
+                "steps": 0 if engine is None else engine.learner.steps,
+                "labels": {} if engine is None else dict(engine.ledger.labels),
+                "label_budget": self._config.label_budget,
+                "open_requests": 0 if engine is None else len(engine.window.requested),
+            }
 
     @property
     def num_samples(self) -> int:
@@ -460,7 +559,7 @@ class LiveLearner:
             if state is None:
                 warnings.append(f"nothing is saved in {path}: the live learner begins anew")
             else:
-                with taking_up(path):
+                with errors_named_after(path):
                     self._load_state(state)
         except UserError as error:
             self._folder.close()
@@ -472,6 +571,11 @@ class LiveLearner:
             raise
         return warnings
 
+    def state_dict(self) -> dict[str, Any]:
+        """A copy of everything that changes."""
+        with self._exclusive():
+            return copy.deepcopy(self._state())
+
     def _state(self) -> dict[str, Any]:
         engine = self._engine
         return {
@@ -481,6 +585,8 @@ class LiveLearner:
             "published": self._snapshots and self._snapshots.newest.state_dict(),
             "teller": self._reporter.state_dict(),
             "first_outputs": self._first_outputs,
+            "mode": self.mode,
+            "extra": self.extra_state,
             # These three are for `driftwise.load`, which reads the network of any folder.
             "image_shape": None if engine is None else list(self._inputs.shape or ()),
             "class_names": None if engine is None else [str(n) for n in range(engine.outputs)],
@@ -491,6 +597,10 @@ class LiveLearner:
         self._inputs.load_state_dict(state["intake"])
         self._inbox.load_state_dict(state["inbox"])
         self._reporter.load_state_dict(state["teller"])
+        self.extra_state = dict(state.get("extra", {}))  # older states have none, nor a mode
+        if (mode := state.get("mode", "auto")) not in MODES:
+            raise ValueError(f"expected a mode, one of {', '.join(MODES)}")
+        self._mode = mode
         if state["parts"] is not None:
             assert self._inputs.shape is not None
             empty = no_samples(self._inputs.shape, self._inputs.dtype)
@@ -588,7 +698,7 @@ class LiveLearner:
         return self._engine
 
     def _build(self, first: Samples, outputs: int) -> LiveEngine:
-        return LiveEngine(
+        engine = LiveEngine(
             self._config,
             self._settings,
             first,
@@ -597,6 +707,8 @@ class LiveLearner:
             requester=self._requester,
             snapshot=lambda: None if self._snapshots is None else self._snapshots.newest,
         )
+        engine.mode = self._mode
+        return engine
 
     def _max_label(self, engine: LiveEngine | None) -> int:
         """The largest label that has an output or can get one."""

@@ -42,6 +42,7 @@ GAUGES: Mapping[str, str] = {
     "classes": "classes seen so far",
     "buffer_samples": "samples in the replay buffer",
     "classes_waiting": "drifted classes that wait for labels",
+    "classes_held": "drifted classes whose adaptation waits for approval",
     "classes_untestable": "classes that the last check could not test",
     "accuracy_recent": "fraction of correct predictions among the last labelled samples",
 }
@@ -88,6 +89,8 @@ class Observation:
     predicted: np.ndarray
     """int64 (samples,): predicted classes, before anything was learned from the batch; -1: the
     sample was refused, or there was no class to predict yet"""
+    confidence: np.ndarray
+    """float32 (samples,): the probability of the predicted class; 0 where there is none"""
     labelled: int
     """samples that came with a label"""
     correct: int
@@ -106,6 +109,10 @@ class Observation:
     """classes that were realigned with fresh samples"""
     waiting: tuple[int, ...]
     """drifted classes that wait for labels to realign with"""
+    held: tuple[int, ...]
+    """drifted classes whose adaptation waits for approval, see `LiveLearner.mode`"""
+    examples: Mapping[int, tuple[np.ndarray, np.ndarray]]
+    """of each drifted class, up to 8 samples from before and after"""
     notes: tuple[str, ...]
     """messages for a person"""
 
@@ -148,6 +155,8 @@ class Reporter:
         correct = (outcome.predicted == labels)[labels != UNKNOWN].tolist()
         predicted = torch.full((len(batch.usable),), UNKNOWN)
         predicted[batch.usable] = outcome.predicted
+        confidence = torch.zeros(len(batch.usable))
+        confidence[batch.usable] = outcome.confidence
         refused = (~batch.usable).nonzero().squeeze(1).tolist()
         quarantined = batch.usable.nonzero().squeeze(1)[outcome.quarantined].tolist()
         self._correct.extend(correct)
@@ -182,6 +191,7 @@ class Reporter:
             step=self.steps,
             ids=batch.ids.numpy(),
             predicted=predicted.numpy(),
+            confidence=confidence.numpy(),
             labelled=len(correct),
             correct=sum(correct),
             loss=outcome.loss,
@@ -191,6 +201,11 @@ class Reporter:
             verdicts=tuple(outcome.verdicts),
             adapted=tuple(outcome.adapted),
             waiting=() if engine is None else tuple(sorted(engine.waiting)),
+            held=() if engine is None else tuple(sorted(engine.held)),
+            examples={
+                label: (before.numpy(), after.numpy())
+                for label, (before, after) in outcome.examples.items()
+            },
             notes=tuple(outcome.notes),
         )
 
@@ -222,6 +237,7 @@ class Reporter:
                 "classes": len(engine.classes),
                 "buffer_samples": len(engine.learner.buffer),
                 "classes_waiting": len(engine.waiting),
+                "classes_held": len(engine.held),
                 "classes_untestable": len(engine.untestable),
             }
 

@@ -79,17 +79,28 @@ class ClassStatistics:
         """
         if self.kind == "none":
             raise UserError("these statistics keep no scatter: make them with scatter='shared'")
-        total = sum(each.count for each in self._classes.values())
-        freedom = max(0.0, total - len(self._classes))
+        freedom = sum(max(0.0, each.count - 1) for each in self._classes.values())
         if self.kind == "shared":
             assert self._shared is not None
             scatter = self._shared.clone()
         else:
-            scatter = torch.stack([self._scatter(label) for label in self.labels]).sum(dim=0)
+            scatter = torch.zeros_like(self._scatter(self.labels[0]))
+            for label in self.labels:
+                scatter += self._scatter(label)
         if self._prior is not None:
             scatter += self._prior[0]
             freedom += self._prior[1]
         return scatter, freedom
+
+    def covariance(self, label: int) -> Tensor:
+        """The mean outer product of a class's deviations from its mean, (d, d).
+
+        A shared scatter gives all classes the same one.
+        """
+        if self.kind == "class":
+            return self._scatter(label) / self._classes[label].count
+        scatter, freedom = self.pooled()
+        return scatter / max(freedom, 1.0)
 
     def add(self, vectors: Tensor, labels: Tensor) -> None:
         """Count labelled vectors, (samples, d) and (samples,)."""
@@ -149,36 +160,24 @@ class ClassStatistics:
                 del self._classes[label]
 
     def scale(self, label: int, factor: float) -> None:
-        """Count every sample of a class as `factor` of one; 0 drops the class."""
+        """Count every sample of a class as `factor` of one; 0 drops the class.
+
+        What goes leaves its shape in `pooled`, as by `drop`.
+        """
         if not 0 <= factor <= 1:
             raise UserError(f"factor must be 0 to 1; got {factor}")
-        self.version += 1
-        old = self._classes[label]
-        if factor == 0:
-            self.drop(label)
-            return
-        if self.kind == "shared":
-            assert self._shared is not None
-            total = sum(each.count for each in self._classes.values())
-            self._shared *= 1 - (1 - factor) * old.count / total
-        scatter = None if old.scatter is None else factor * old.scatter
-        self._classes[label] = Moments(count=factor * old.count, mean=old.mean, scatter=scatter)
+        freedom = (1 - factor) * max(0.0, self._classes[label].count - 1)
+        scatter = self._take(label, 1 - factor)
+        if scatter is not None and freedom:
+            self._retire(scatter, freedom)
 
     def drop(self, label: int) -> float:
         """Drop the position of a class and keep its shape in `pooled`; returns its samples."""
         if label not in self._classes:
             return 0.0
-        old = self._classes[label]
-        freedom = max(0.0, old.count - 1)
-        scatter = old.scatter
-        if self.kind == "shared":
-            assert self._shared is not None
-            total = sum(each.count for each in self._classes.values())
-            scatter = self._shared * (old.count / total)
-        self.forget(label)
-        if scatter is not None and freedom:
-            self._retire(scatter, freedom)
-        return old.count
+        count = self._classes[label].count
+        self.scale(label, 0.0)
+        return count
 
     def forget(self, label: int) -> float:
         """Remove everything that samples of a class brought; returns their number.
@@ -188,11 +187,8 @@ class ClassStatistics:
         """
         if label not in self._classes:
             return 0.0
-        self.version += 1
         count = self._classes[label].count
-        if self.kind == "shared":
-            self.scale(label, 1e-12)
-        del self._classes[label]
+        self._take(label, 1.0)
         return count
 
     def clear(self) -> None:
@@ -204,7 +200,10 @@ class ClassStatistics:
         """Put earlier statistics of a class in the place of its present ones."""
         self.version += 1
         self.drop(label)
-        if self.kind == "shared":
+        if self._shared is not None:
+            # Its own scatter is not known: as much as others of its size have.
+            scatter, freedom = self.pooled()
+            self._shared += scatter * (max(0.0, moments.count - 1) / max(freedom, 1.0))
             moments = dataclasses.replace(moments, scatter=None)
         self._classes[label] = moments
 
@@ -257,7 +256,8 @@ class ClassStatistics:
                 mean=state["means"][position],
                 scatter=state["scatters"][position] if self.kind == "class" else None,
             )
-        self._shared = state.get("shared")
+        shared = state.get("shared")
+        self._shared = None if shared is None else shared.clone()  # it is changed in place
         self._prior = (state["prior"], float(state["prior_freedom"])) if "prior" in state else None
 
     def _check(self, vectors: Tensor, labels: Tensor) -> None:
@@ -275,6 +275,23 @@ class ClassStatistics:
         scatter = self._classes[label].scatter
         assert scatter is not None
         return scatter
+
+    def _take(self, label: int, fraction: float) -> Tensor | None:
+        """Remove a fraction of the weight of a class; returns the scatter that goes with it."""
+        self.version += 1
+        old = self._classes[label]
+        going = None if old.scatter is None else fraction * old.scatter
+        kept = None if going is None or old.scatter is None else old.scatter - going
+        if self._shared is not None:
+            total = sum(each.count for each in self._classes.values())
+            going = self._shared * (fraction * old.count / total)
+            self._shared -= going
+        self._classes[label] = Moments(
+            count=(1 - fraction) * old.count, mean=old.mean, scatter=kept
+        )
+        if fraction == 1:
+            del self._classes[label]
+        return going
 
     def _add_shared(self, deviations: Tensor, *, sign: float) -> None:
         if self._shared is None:

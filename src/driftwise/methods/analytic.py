@@ -64,11 +64,12 @@ class SLDA(AnalyticMethod):
     All classes count as equally likely: how often a class came does not say how often it will.
     """
 
-    shrinkage: float = 0.1
-    """the covariance's fraction that is replaced by a multiple of the identity"""
+    shrinkage: float | None = 0.1
+    """the covariance's fraction that is replaced by a multiple of the identity; None: estimated
+    from the statistics"""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.shrinkage <= 1:
+        if self.shrinkage is not None and not 0 <= self.shrinkage <= 1:
             raise UserError(f"shrinkage must be 0 to 1; got {self.shrinkage}")
 
     def classifier(self, statistics: ClassStatistics) -> LinearClassifier:
@@ -80,10 +81,24 @@ class SLDA(AnalyticMethod):
         if not variance > 0:  # one sample of each class, or constant features
             variance, covariance = torch.ones_like(variance), torch.zeros_like(covariance)
         # Enough to make the matrix regular, where somebody asks for no shrinkage.
-        share = max(self.shrinkage, 1e-9)
+        share = max(self.fraction(covariance, freedom), 1e-9)
         covariance.mul_(1 - share).diagonal().add_(share * variance)
         weights = torch.cholesky_solve(means.T, torch.linalg.cholesky(covariance)).T
         return LinearClassifier(weights=weights, bias=-0.5 * (weights * means).sum(dim=1))
+
+    def fraction(self, covariance: Tensor, freedom: float) -> float:
+        """The shrinkage of a covariance, (d, d), estimated from so many deviations.
+
+        The estimate of Chen et al. (2010), "oracle approximating shrinkage", takes the deviations
+        for normal ones, and falls as they become more.
+        """
+        if self.shrinkage is not None:
+            return self.shrinkage
+        dimension = len(covariance)
+        squared_mean = float(covariance.diagonal().mean()) ** 2
+        mean_square = float(covariance.square().mean())
+        spread = (freedom + 1) * (mean_square - squared_mean / dimension)
+        return min(1.0, (mean_square + squared_mean) / spread) if spread > 0 else 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +113,7 @@ class Ridge(AnalyticMethod):
     penalty: float | None = None
     """times the mean squared feature; None: by generalised cross-validation, from the statistics"""
     seed: int = 0
+    """what the random features are drawn from"""
     _projections: dict[int, Tensor] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -121,17 +137,14 @@ class Ridge(AnalyticMethod):
     def classifier(self, statistics: ClassStatistics) -> LinearClassifier:
         """The weights that minimise the penalised squared error, a class at a time."""
         means = statistics.means()
-        counts = torch.tensor(list(statistics.counts().values()), dtype=torch.float64)
         second = means.T @ means
-        for label, count in zip(statistics.labels, counts.tolist(), strict=True):
-            scatter = statistics.moments(label).scatter
-            assert scatter is not None
-            second += scatter / count
+        for label in statistics.labels:
+            second += statistics.covariance(label)
         values, vectors = torch.linalg.eigh(second)
         values.clamp_(min=0)
         rotated = vectors.T @ means.T
         unit = float(values.mean()) or 1.0
-        penalty = self._penalty(values, rotated, float(counts.sum()), unit)
+        penalty = self._penalty(values, rotated, sum(statistics.counts().values()), unit)
         weights = vectors @ (rotated / (values[:, None] + penalty))
         return LinearClassifier(
             weights=weights.T, bias=torch.zeros(len(means), dtype=weights.dtype)

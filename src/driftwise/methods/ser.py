@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from driftwise.errors import UserError
 from driftwise.methods.base import Draw, Inputs, Method, Outcome, SampleKeys, forward_each
-from driftwise.models.layers import asks_samples_apart
+from driftwise.models.layers import evaluates_samples_independently
 from driftwise.types import Extras
 
 
@@ -129,7 +129,7 @@ class SER(Method):
         """The frozen network's logits; in later epochs those of the first."""
         frozen = self._frozen
         assert frozen is not None, "the method has not been attached to a network"
-        if stream.keys is None or not asks_samples_apart(frozen):
+        if stream.keys is None or not evaluates_samples_independently(frozen):
             logits: Tensor = frozen(stream.x)
             return logits
         if self._cache.width != outputs:  # empty, or the head has grown since

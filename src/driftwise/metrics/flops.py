@@ -64,7 +64,7 @@ class FlopMeter:
         """`book` is called with the FLOPs of each call, e.g. `ledger.add_flops`."""
         self._book = book
 
-    def watch(self, network: nn.Module, sample_shape: tuple[int, ...]) -> None:
+    def attach(self, network: nn.Module, sample_shape: tuple[int, ...]) -> None:
         """Count every call `network(samples)` from now on, and the calls of copies made from it.
 
         A call in training mode with gradients enabled includes the backward that will follow.

@@ -111,10 +111,10 @@ def treats_samples_independently(network: nn.Module) -> bool:
     return _nature(network)[1]
 
 
-def asks_samples_apart(network: nn.Module) -> bool:
+def evaluates_samples_independently(network: nn.Module) -> bool:
     """The same in evaluation mode, in which batch norms use their running statistics.
 
-    >>> asks_samples_apart(nn.BatchNorm1d(2)), asks_samples_apart(
+    >>> evaluates_samples_independently(nn.BatchNorm1d(2)), evaluates_samples_independently(
     ...     nn.BatchNorm1d(2, track_running_stats=False)
     ... )
     (True, False)

@@ -71,7 +71,7 @@ class Journal:
         except RunFailure:
             return EMPTY if self._digest is None else self._seal()
 
-    def turn_over(self, older: Path, *, most: int) -> None:
+    def rotate(self, older: Path, *, most: int) -> None:
         """Begin a new file once there are so many bytes; the lines so far become `older`."""
         with writing(self.path):
             self._take_up()
@@ -79,8 +79,8 @@ class Journal:
                 self.path.replace(older)
                 self._length, self._digest = 0, hashlib.sha256()
 
-    def take_back(self, older: Path, seal: Seal) -> None:
-        """Undo `turn_over` where the lines that were sealed are those of before it."""
+    def undo_rotation(self, older: Path, seal: Seal) -> None:
+        """Undo `rotate` where the lines that were sealed are those of before it."""
         if not self.fits(seal) and Journal(older).fits(seal):
             with writing(self.path):
                 older.replace(self.path)

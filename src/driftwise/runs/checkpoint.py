@@ -123,7 +123,7 @@ def read(path: Path, *, format: int) -> Any:
 
 
 @contextlib.contextmanager
-def taking_up(folder: str | os.PathLike[str]) -> Iterator[None]:
+def errors_named_after(folder: str | os.PathLike[str]) -> Iterator[None]:
     """Whatever goes wrong while a saved state is taken up is one line that names its folder.
 
     A state may be whole, with a digest that fits, and yet not what the parts have saved.

@@ -16,13 +16,13 @@ from driftwise.runs.store import RunFolder
 from driftwise.streams import Stream
 from driftwise.types import AdaptationResult, StepReport, TaskRecord, TaskState, Verdict
 
-__all__ = ["EventLog", "FeatureLog", "Silent", "Together"]
+__all__ = ["EventLog", "FeatureLog", "Listeners", "Silent"]
 
 MAX_FEATURES = 500
 """Samples whose features are kept, the same ones after each task."""
 
 
-class Together:
+class Listeners:
     """Notifies several listeners, in their order."""
 
     def __init__(self, listeners: Sequence[Listener]) -> None:

@@ -12,13 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from driftwise.array_checks import refuse_odd
+from driftwise.config import registry
 from driftwise.config.custom import is_import_path
 from driftwise.config.files import from_mapping
 from driftwise.config.learners import make_learner
 from driftwise.config.schema import RunConfig
 from driftwise.errors import UserError, warn_caller
 from driftwise.learner import Learner
-from driftwise.runs.checkpoint import taking_up
+from driftwise.runs.checkpoint import errors_named_after
 from driftwise.runs.store import CONFIG, read_checkpoint, read_config
 
 
@@ -78,6 +79,8 @@ def load(
     config = RunConfig(**from_mapping(RunConfig, saved, source=given_by))  # type: ignore[arg-type]
     for kind in ("method", "backbone"):
         name = getattr(config, kind)
+        if name is None and kind == "backbone" and registry.is_analytic(config.method):
+            continue
         if name is None:
             raise UserError(f"{Path(folder)} is no run's: its config names no {kind}")
         given = kind == "backbone" and network is not None
@@ -91,7 +94,7 @@ def load(
         raise UserError(f"{Path(folder)} has no checkpoint yet: its first task is not complete")
     # A run made on another kind of machine must still predict on this one.
     config = dataclasses.replace(config, device="auto", memory_format="contiguous")
-    with taking_up(folder):
+    with errors_named_after(folder):
         image_shape = tuple(state["image_shape"])
         class_names = tuple(state["class_names"])
         learner = make_learner(config, image_shape, len(class_names), network=network)

@@ -24,8 +24,8 @@ from driftwise.drift_loop import DriftLoop
 from driftwise.errors import UserError, warn_caller
 from driftwise.models.head import Features, with_features
 from driftwise.protocols import Listener, Task
-from driftwise.runs.checkpoint import taking_up
-from driftwise.runs.listeners import EventLog, FeatureLog, Silent, Together
+from driftwise.runs.checkpoint import errors_named_after
+from driftwise.runs.listeners import EventLog, FeatureLog, Listeners, Silent
 from driftwise.runs.result import (
     make_result,
     record_to_json,
@@ -33,7 +33,7 @@ from driftwise.runs.result import (
     task_state_from_plain,
     task_state_to_plain,
 )
-from driftwise.runs.saving import OFTEN, Keeping, Saving, gently
+from driftwise.runs.saving import OFTEN, CheckpointSaver, Saving, deferred_signals
 from driftwise.runs.store import CONFIG, RunFolder, is_run, read_config, refuse_other_config
 from driftwise.streams import Stream
 from driftwise.types import AdaptationResult, Dataset, TaskState, Verdict
@@ -195,7 +195,7 @@ def _running(
     warn = warn or (lambda _: None)
     state = folder.load_checkpoint(warn)
     if state is not None:
-        with taking_up(folder.path):
+        with errors_named_after(folder.path):
             loop.load_state_dict(state["parts"])
             done = state["tasks_done"]
             if done != folder.num_records:
@@ -218,25 +218,25 @@ def _running(
             }
         )
 
-    def tasks(keeping: Keeping) -> Iterator[int]:
+    def tasks(saver: CheckpointSaver) -> Iterator[int]:
         nonlocal done
         yield done
         for record in loop.run(
             loop.stream,
             epochs=settled(config.epochs),
-            listener=Together(listeners),
+            listener=Listeners(listeners),
             after=done,
-            keep=keeping.stepped,
+            keep=saver.stepped,
             task_state=task_state,
         ):
             is_last = record.task == loop.stream.schedule.num_tasks
             folder.append_record(record_to_json(record, is_last=is_last))
             done = record.task
-            keeping.task_ended()
+            saver.task_ended()
             yield done
 
-    with _threads(config.threads), clear_out_of_memory(KEPT), gently() as interruption:
-        yield tasks(Keeping(saving, save, interruption))
+    with _threads(config.threads), clear_out_of_memory(KEPT), deferred_signals() as interruption:
+        yield tasks(CheckpointSaver(saving, save, interruption))
 
 
 # Runs that share their first tasks
@@ -257,7 +257,7 @@ def run_shared(
     """
     source_commit()
     done = 0
-    both = Together([_StopAtDrift(), listener or Silent()])
+    both = Listeners([_StopAtDrift(), listener or Silent()])
     with (
         contextlib.suppress(_FoundDrift),
         _running(folder, loop, both, OFTEN, warn) as completed,

@@ -47,7 +47,7 @@ class Interruption:
 
 
 @contextlib.contextmanager
-def gently() -> Iterator[Interruption]:
+def deferred_signals() -> Iterator[Interruption]:
     """While the block runs, SIGINT and SIGTERM are noted instead of raised.
 
     What was noted and not acted upon is raised when the block is left without an error.
@@ -91,7 +91,7 @@ class Saving:
 OFTEN = Saving()
 
 
-class Keeping:
+class CheckpointSaver:
     """Saves when it is due, and before an interruption."""
 
     def __init__(

@@ -192,7 +192,7 @@ class RunFolder:
         """
         self._refuse_if_closed()
         if most is not None:
-            self._events.turn_over(self.path / OLDER_EVENTS, most=most)
+            self._events.rotate(self.path / OLDER_EVENTS, most=most)
         self._events.append(event)
 
     def append_record(self, record: Mapping[str, JSON]) -> None:
@@ -246,7 +246,7 @@ class RunFolder:
             with writing(self.path / CHECKPOINT):
                 # Now, or the next one saved would have a damaged one beside it for a moment.
                 _keep_as(file, self.path / CHECKPOINT)
-        self._events.take_back(self.path / OLDER_EVENTS, saved["events"])
+        self._events.undo_rotation(self.path / OLDER_EVENTS, saved["events"])
         self._events.return_to(saved["events"])
         self._records.return_to(saved["records"])
         if not self._events.fits(saved["events"]):

@@ -161,7 +161,8 @@ def run_id(config: RunConfig) -> str:
     digest = _digest(config.to_json())
     words = f"{config.benchmark}-{config.method}-{config.adaptation}"
     words = re.sub(r"[^A-Za-z0-9+-]+", "-", words)[:60]
-    return f"{words}-b{config.buffer_size}-d{config.num_drifts}-s{config.seed}-{digest}"
+    size = f"b{config.buffer_size}" if config.fresh_samples is None else f"f{config.fresh_samples}"
+    return f"{words}-{size}-d{config.num_drifts}-s{config.seed}-{digest}"
 
 
 LATER_OPTIONS = {"method": {"one_forward": False}}

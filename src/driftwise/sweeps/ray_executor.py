@@ -19,7 +19,7 @@ from typing import Any
 
 from driftwise.errors import UserError
 from driftwise.files import reason
-from driftwise.runs.saving import Terminated, gently
+from driftwise.runs.saving import Terminated, deferred_signals
 from driftwise.sweeps.executors import Engine, cores
 from driftwise.sweeps.job import Job, Outcome, perform
 
@@ -90,12 +90,12 @@ class OnRay(Engine):
 
     def submit(self, job: Job) -> None:
         """Start a job."""
-        with gently():
+        with deferred_signals():
             self._jobs[self._perform.remote(job.to_json(), self._home)] = job
 
     def wait(self, seconds: float) -> Outcome | None:
         """The next outcome; meanwhile machines may have come or gone."""
-        with gently():
+        with deferred_signals():
             return self._wait(seconds)
 
     def _wait(self, seconds: float) -> Outcome | None:
@@ -115,7 +115,7 @@ class OnRay(Engine):
 
     def close(self) -> None:
         """Disconnect from the cluster; one that was started here ends."""
-        with gently():
+        with deferred_signals():
             for reference in self.__dict__.get("_jobs", {}):
                 self._ray.cancel(reference, force=True)
             self._ray.shutdown()
@@ -144,7 +144,7 @@ class OnRay(Engine):
                 self._ray._private.ray_constants.ENABLE_RAY_CLUSTER = False  # if imported before
             # Ray puts the working folder first on its workers' sys.path, before Python's own
             # modules: files there could shadow them. It gets an empty folder.
-            with gently(), contextlib.chdir(self._nowhere.name):
+            with deferred_signals(), contextlib.chdir(self._nowhere.name):
                 self._ray.init(**settings, configure_logging=False)
         except SystemExit as error:  # by Ray's own handler of SIGTERM
             raise Terminated from error

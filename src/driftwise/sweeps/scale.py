@@ -13,7 +13,7 @@ from typing import Any
 
 from driftwise.config import registry
 from driftwise.config.fields import fields_of
-from driftwise.config.presets import TELL_NO_HARM, resolve
+from driftwise.config.presets import WITHOUT_HARM, resolve
 from driftwise.config.schema import RunConfig
 from driftwise.errors import UserError, unknown_name
 
@@ -219,7 +219,7 @@ def _detection(config: RunConfig) -> str:
     how = (config.detector, config.encoder, config.reference)
     if how == ("combined", "learner", "held-out"):
         return "drift is detected by three tests on the learner against held-out samples"
-    if config.detector in TELL_NO_HARM:
+    if config.detector in WITHOUT_HARM:
         return f"detector {config.detector}"
     return "detector {}, encoder {}, reference {}".format(*how)
 

@@ -27,7 +27,7 @@ POLL = 1.0
 """seconds between checks of runs that another process has"""
 
 
-class Watcher(Protocol):
+class SweepListener(Protocol):
     """What is notified of the progress of a sweep."""
 
     def begins(self, total: int, done: int, slots: int) -> None:
@@ -60,12 +60,12 @@ def carry_out(
     runs: Sequence[PlannedRun],
     out: Path,
     engine: Engine,
-    watcher: Watcher,
+    listener: SweepListener,
     *,
     retries: int = 1,
 ) -> Summary:
     """Perform every run that is not done yet; each is tried at most 1 + `retries` times."""
-    return _Sweep(runs, out.resolve(), engine, watcher, retries).run()
+    return _Sweep(runs, out.resolve(), engine, listener, retries).run()
 
 
 class _Sweep:
@@ -76,14 +76,14 @@ class _Sweep:
         runs: Sequence[PlannedRun],
         out: Path,
         engine: Engine,
-        watcher: Watcher,
+        listener: SweepListener,
         retries: int,
     ) -> None:
         self._tree = tree_of(runs)
         self._runs = {run.id: run for run in self._tree.runs}
         self._out = out
         self._engine = engine
-        self._watcher = watcher
+        self._listener = listener
         self._tries = 1 + retries
         self._attempts: Counter[str] = Counter()
         self._under_way: set[str] = set()
@@ -101,11 +101,11 @@ class _Sweep:
     def run(self) -> Summary:
         """Until nothing is left to do."""
         total = len(self._runs)
-        self._watcher.begins(total, total - len(self._waiting), self._engine.slots)
+        self._listener.begins(total, total - len(self._waiting), self._engine.slots)
         while self._waiting or self._under_way or self._elsewhere:
             self._hand_out()
             if self._elsewhere and not self._under_way:
-                self._watcher.waits(len(self._elsewhere))
+                self._listener.waits(len(self._elsewhere))
             outcome = self._engine.wait(POLL)
             if outcome is not None:
                 self._under_way.discard(outcome.id)
@@ -117,9 +117,9 @@ class _Sweep:
         for run_id in self._runs:
             folder = self._folder(run_id)
             if is_damaged(folder):
-                self._watcher.warn(f"{folder}: its result is damaged; it counts as not done")
+                self._listener.warn(f"{folder}: its result is damaged; it counts as not done")
             elif strange := self._strange(run_id):
-                self._watcher.warn(
+                self._listener.warn(
                     f"{folder}: the result of another run ({strange}); it counts as not done; "
                     "remove the folder, or put the run's own there"
                 )
@@ -155,7 +155,7 @@ class _Sweep:
                 self._take(Outcome(id=run_id, state="done"))  # another process was faster
                 continue
             self._under_way.add(run_id)
-            self._watcher.started(run_id)
+            self._listener.started(run_id)
             self._engine.submit(self._job(run_id))
 
     def _missing(self, run_id: str) -> str | None:
@@ -213,7 +213,7 @@ class _Sweep:
                 self._waiting.append(run_id)
             else:
                 self._failed[run_id] = outcome.error
-        self._watcher.ended(outcome, again=again)
+        self._listener.ended(outcome, again=again)
 
     def _check_elsewhere(self) -> None:
         """Take back the runs that another process has finished or released."""

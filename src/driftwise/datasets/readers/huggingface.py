@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,18 +32,8 @@ def read_huggingface(
     Of its splits `test` is the test part, or `validation` where there is no `test`; the rest is
     for training.
     """
-    try:
-        load_from_disk = importlib.import_module("datasets").load_from_disk
-    # Python takes any folder called datasets for a package, an empty one.
-    except (ImportError, AttributeError) as error:
-        raise UserError(f"reading {path} needs the package datasets: {INSTALL}") from error
-    must_be_folder(path, "a folder that save_to_disk wrote")
-    try:
-        loaded = load_from_disk(str(path))
-    except (OSError, ValueError, KeyError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"{path}: not a data set that save_to_disk wrote ({reason})") from error
-    splits = _in_order(loaded if isinstance(loaded, Mapping) else {"": loaded})
+    loaded = load_saved(path)
+    splits = in_order(loaded if isinstance(loaded, Mapping) else {"": loaded})
     for table, _ in splits:
         if missing := [column for column in (image, label) if column not in table.column_names]:
             raise UserError(
@@ -69,6 +60,31 @@ def read_huggingface(
     )
 
 
+def load_saved(path: Path) -> Any:
+    """What `save_to_disk` wrote into a folder, a `Dataset` or a `DatasetDict`."""
+    try:
+        load_from_disk = importlib.import_module("datasets").load_from_disk
+    # Python takes any folder called datasets for a package, an empty one.
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"reading {path} needs the package datasets: {INSTALL}") from error
+    must_be_folder(path, "a folder that save_to_disk wrote")
+    try:
+        return load_from_disk(str(path))
+    except (OSError, ValueError, KeyError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"{path}: not a data set that save_to_disk wrote ({reason})") from error
+
+
+def column_names(path: Path, *, unknown: Sequence[str]) -> Sequence[str]:
+    """The columns in a folder that `save_to_disk` wrote, without opening them."""
+    for file in sorted((*path.glob("dataset_info.json"), *path.glob("*/dataset_info.json"))):
+        try:
+            return list(json.loads(file.read_text(encoding="utf-8"))["features"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return unknown
+
+
 def _numbered(path: Path, labels: list[list[Any]]) -> tuple[list[str], list[list[int]]]:
     """Class names and numbers for labels whose names the data set does not list."""
     found = {label for column in labels for label in column}
@@ -79,7 +95,7 @@ def _numbered(path: Path, labels: list[list[Any]]) -> tuple[list[str], list[list
     return list(map(str, number_of)), [[number_of[label] for label in col] for col in labels]
 
 
-def _in_order(splits: Mapping[str, Any]) -> list[tuple[Any, bool]]:
+def in_order(splits: Mapping[str, Any]) -> list[tuple[Any, bool]]:
     """The splits, those to train on first, and whether each is the test part."""
     role = {name: SPLITS.get(name.lower(), "train") for name in splits}
     test_role = "test" if "test" in role.values() else "val"

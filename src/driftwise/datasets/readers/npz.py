@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # it imports torch, which reading some columns should not cos
     from driftwise.types import Dataset
 
 _CHUNK_BYTES = 1 << 22
-_SPLIT_KEYS = ("is_test", "is_valid")
+SPLIT_KEYS = ("is_test", "is_valid")
 
 
 def read_npz(
@@ -55,7 +55,7 @@ def read_npz(
     from driftwise.types import Dataset
 
     check_group_years(group_years)
-    with _Arrays.opened(path) as arrays:
+    with Arrays.opened(path) as arrays:
         labels, names = class_numbers(arrays.column("labels"), class_names, str(path))
         domains, domain_names = _domains(arrays, group_years)
         is_test = _test_part(arrays) if keep_test else None
@@ -68,7 +68,7 @@ def read_npz(
                 raise UserError(f"{path}: {len(labels)} labels for {shape[0]} images")
             check_pixel_type(dtype, str(path))
     images = allocate(shape)  # out here, so that a full disk is not called an unreadable file
-    with _Arrays.opened(path) as arrays:
+    with Arrays.opened(path) as arrays:
         arrays.fill("images", images, progress)
     return Dataset(
         images=images,
@@ -82,7 +82,7 @@ def read_npz(
 
 def distinct_values(path: Path, key: str) -> set[int | str]:
     """The values that occur in an array with one entry per image; pixels are not read."""
-    with _Arrays.opened(path) as arrays:
+    with Arrays.opened(path) as arrays:
         return set(np.unique(arrays.column(key)).tolist())
 
 
@@ -92,7 +92,7 @@ def check_group_years(group_years: int | None) -> None:
         raise UserError(f"group_years is {group_years!r}, expected a whole number from 1 on")
 
 
-def _domains(arrays: _Arrays, group_years: int | None) -> tuple[np.ndarray | None, tuple[str, ...]]:
+def _domains(arrays: Arrays, group_years: int | None) -> tuple[np.ndarray | None, tuple[str, ...]]:
     """Where or when each image was taken, as positions in the names."""
     here = [key for key in ("domain", "year") if key in arrays.keys]
     if len(here) == 2:
@@ -109,8 +109,8 @@ def _domains(arrays: _Arrays, group_years: int | None) -> tuple[np.ndarray | Non
     return domain_numbers(column, group_years or 1)
 
 
-def _test_part(arrays: _Arrays) -> np.ndarray | None:
-    here = [key for key in _SPLIT_KEYS if key in arrays.keys]
+def _test_part(arrays: Arrays) -> np.ndarray | None:
+    here = [key for key in SPLIT_KEYS if key in arrays.keys]
     if not here:
         return None
     column = arrays.column(here[0])
@@ -119,7 +119,7 @@ def _test_part(arrays: _Arrays) -> np.ndarray | None:
     return column.astype(bool)
 
 
-class _Arrays:
+class Arrays:
     """The arrays in an opened file, by name."""
 
     def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
@@ -129,7 +129,7 @@ class _Arrays:
 
     @staticmethod
     @contextlib.contextmanager
-    def opened(path: Path) -> Iterator[_Arrays]:
+    def opened(path: Path) -> Iterator[Arrays]:
         """Whatever damaged bytes raise in here becomes a UserError that names the file."""
         if not path.is_file():
             found = "is no regular file" if path.exists() else "does not exist"
@@ -137,7 +137,7 @@ class _Arrays:
             raise UserError(f"{path}: {found}, expected an .npz file")
         try:
             with zipfile.ZipFile(path) as archive:
-                yield _Arrays(path, archive)
+                yield Arrays(path, archive)
         except UserError:
             raise
         except zipfile.BadZipFile as error:
@@ -210,18 +210,50 @@ class _Arrays:
             raise UserError(f"{self.path}: {key} holds {values.max()}, which is too large")
         return values.astype(np.int64) if dtype.kind in "iu" else values
 
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each array, by its header."""
+        found = {}
+        for key in self.keys:
+            with self.stream(key) as (_, shape, _):
+                found[key] = shape
+        return found
+
+    def values(self, key: str) -> np.ndarray:
+        """A whole array with a number, a text, a date or a vector per sample."""
+        with self.stream(key) as (stream, shape, dtype):
+            if dtype.kind in "biuUS" and len(shape) == 1:
+                return self.column(key)
+            if dtype.kind not in "biufM" or len(shape) > 2:
+                raise UserError(
+                    f"{self.path}: {key} is {dtype} {shape}, expected (samples,) or (samples, d) of"
+                    " numbers"
+                )
+            values = np.empty(shape, dtype=np.float32 if len(shape) == 2 else dtype)
+            for part, content in self._parts(stream, values, dtype, key):
+                with np.errstate(over="ignore"):  # what is infinite then is refused
+                    part[...] = content
+        return values
+
     def fill(self, key: str, target: np.ndarray, progress: StageProgress) -> None:
         """Write the pixels of an array into `target`, some megabytes at a time."""
+        done = 0
         with self.stream(key) as (stream, _, dtype):
-            sample_bytes = math.prod(target.shape[1:]) * dtype.itemsize
-            step = max(1, _CHUNK_BYTES // sample_bytes)
-            for start in range(0, len(target), step):
-                part = target[start : start + step]
-                is_last = start + len(part) == len(target)
-                content = self._read(stream, len(part) * sample_bytes, key, is_last=is_last)
-                values = np.frombuffer(content, dtype=dtype).reshape(part.shape)
-                part[...] = to_bytes(values, str(self.path), start)
-                progress(start + len(part), len(target))
+            for part, content in self._parts(stream, target, dtype, key):
+                part[...] = to_bytes(content, str(self.path), done)
+                done += len(part)
+                progress(done, len(target))
+
+    def _parts(
+        self, stream: IO[bytes], target: np.ndarray, dtype: np.dtype, key: str
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Some samples of `target` at a time, and what the stream holds for them."""
+        sample_bytes = math.prod(target.shape[1:]) * dtype.itemsize
+        step = max(1, _CHUNK_BYTES // sample_bytes)
+        for start in range(0, len(target), step):
+            part = target[start : start + step]
+            is_last = start + len(part) == len(target)
+            content = self._read(stream, len(part) * sample_bytes, key, is_last=is_last)
+            yield part, np.frombuffer(content, dtype=dtype).reshape(part.shape)
 
     def _read(self, stream: IO[bytes], count: int, key: str, *, is_last: bool) -> bytes:
         content = stream.read(count)

@@ -1,26 +1,31 @@
-"""Feature vectors in a table: a .csv or .parquet file, a data frame, or columns by name."""
+"""Feature vectors from the columns of a table: which column is a feature, the class, the domain."""
 
 from __future__ import annotations
 
-import csv
-import importlib
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from driftwise.datasets.readers.columns import Table, open_table
 from driftwise.errors import UserError
 
 if TYPE_CHECKING:
     from driftwise.types import Dataset
 
+EVERYTHING = "all samples"
+"""the one class of samples without labels"""
+
+_CHUNK = 1 << 20
+"""numbers that are checked at once: vectors may be mapped from a file larger than memory"""
+
 
 def from_table(
     source: Any,
     *,
-    label: str = "label",
+    label: str | None = "label",
     features: Sequence[str] | None = None,
+    leave_out: Sequence[str] = (),
     domain: str | None = None,
     time: str | None = None,
     periods: int = 8,
@@ -30,10 +35,16 @@ def from_table(
     """A data set of feature vectors from the columns of a table, one sample per line.
 
     Args:
-        source: the path of a .csv file (with a line of names) or a .parquet file (needs pandas or
-            polars), a pandas or polars data frame, or columns by name.
-        label: the column of class names or numbers from 0.
-        features: the columns of features, in this order. None: all that are not named here.
+        source: the path of a .csv file (with a line of names), a .parquet file (needs pandas or
+            polars), an .npz file (an array per column), an .npy file of vectors (labels beside it in
+            `NAME_labels.npy` or `labels.npy`; float32 is mapped, not read) or a folder that Hugging
+            Face's `save_to_disk` wrote; a pandas or polars data frame; a Hugging Face data set; or
+            columns by name.
+        label: the column of class names or whole numbers (`labels` where there is no `label`).
+            None: there are no labels; all samples become one class.
+        features: the columns of features, in this order. None: where columns hold a vector per
+            sample, those; else all columns that have no other use here.
+        leave_out: columns that are not used.
         domain: the column that says where or when a sample was taken.
         time: a column of numbers or dates to sort by; the samples become `periods` domains of
             equal size.
@@ -44,31 +55,38 @@ def from_table(
     Raises:
         UserError: a column is missing, holds text where numbers belong, or holds gaps.
 
+    A constant column is taken as it is: it may begin to vary.
+
     >>> columns = {"width": [1.0, 2.0], "height": [3.0, 5.0], "label": ["cat", "dog"]}
     >>> from_table(columns).images.tolist()
     [[1.0, 3.0], [2.0, 5.0]]
     """
-    from driftwise.datasets.arrays import class_numbers, domain_numbers
+    from driftwise.datasets.arrays import domain_numbers
     from driftwise.datasets.validate import check_dataset
     from driftwise.types import Dataset
 
-    name, columns = _columns(source)
+    table = open_table(source)
+    name = table.source
     if domain is not None and time is not None:
         raise UserError(f"{name}: give domain or time, not both: either makes the domains")
+    if label == "label" and "label" not in table.names and "labels" in table.names:
+        label = "labels"
+    if time is None:
+        domain = domain or table.roles.get("domain")
+    test = test or table.roles.get("test")
     roles = [each for each in (label, domain, time, test) if each is not None]
-    wanted = [*roles, *(features or ())]
-    if missing := [each for each in wanted if each not in columns]:
-        listed = ", ".join(list(columns)[:20]) + (" ..." if len(columns) > 20 else "")
-        raise UserError(f"{name}: has no column {missing[0]!r}; it has {listed}")
-    chosen = list(features) if features is not None else [c for c in columns if c not in roles]
-    if not chosen:
-        raise UserError(f"{name}: no column is left for features beside {', '.join(roles)}")
-    vectors = np.stack([_numbers(columns[each], each, name) for each in chosen], axis=1)
-    labels, names = class_numbers(_names_or_numbers(columns[label]), class_names, name)
+    chosen = _chosen(table, roles, features, leave_out)
+    columns = table.read(chosen, roles)
+    vectors = _vectors({each: columns[each] for each in chosen}, name)
+    labels = np.zeros(len(vectors), dtype=np.int64)
+    names: tuple[str, ...] = (EVERYTHING,)
+    if label is not None:
+        known = class_names or _present(columns[label], table.class_names.get(label))
+        labels, names = _classes(columns[label], known, name, label)
     domains: np.ndarray | None = None
     domain_names: tuple[str, ...] = ()
     if domain is not None:
-        domains, domain_names = domain_numbers(_names_or_numbers(columns[domain]))
+        domains, domain_names = domain_numbers(_names_or_numbers(columns[domain], name, domain))
     elif time is not None:
         domains, domain_names = _periods(columns[time], periods, name, time)
     is_test = None if test is None else _numbers(columns[test], test, name)
@@ -81,90 +99,90 @@ def from_table(
         is_test=None if is_test is None else is_test.astype(bool),
         domains=domains,
         domain_names=domain_names,
+        feature_names=_feature_names({each: columns[each] for each in chosen}),
     )
     return check_dataset(dataset, source=name)
 
 
-def _columns(source: Any) -> tuple[str, dict[str, np.ndarray]]:
-    """What messages call the table, and its columns."""
-    if isinstance(source, str | Path):
-        path = Path(source).expanduser()
-        if not path.is_file():
-            raise UserError(f"{path}: expected a .csv or .parquet file, found none")
-        if path.suffix.lower() == ".parquet":
-            return str(path), _columns(_read_parquet(path))[1]
-        return str(path), _read_csv(path)
-    if isinstance(source, Mapping):
-        columns = {str(name): np.asarray(values) for name, values in source.items()}
-    elif hasattr(source, "columns") and hasattr(source, "__getitem__"):
-        columns = {str(each): np.asarray(source[each].to_numpy()) for each in source.columns}
+def _chosen(
+    table: Table, roles: Sequence[str], features: Sequence[str] | None, leave_out: Sequence[str]
+) -> list[str]:
+    """The columns of features; UserError where a column that was named is missing."""
+    for option, given in (("features", features), ("leave_out", leave_out)):
+        if isinstance(given, str):
+            raise UserError(f"{option} must be a list of columns; got {given!r}")
+    if missing := [
+        each for each in (*roles, *(features or ()), *leave_out) if each not in table.names
+    ]:
+        listed = ", ".join(table.names[:20]) + (" ..." if len(table.names) > 20 else "")
+        raise UserError(f"{table.source}: has no column {missing[0]!r}; it has {listed}")
+    if features is not None:
+        chosen = list(features)
+        if twice := [each for each in chosen if chosen.count(each) > 1]:
+            raise UserError(f"{table.source}: features names {twice[0]!r} twice")
     else:
-        raise UserError(
-            "expected the path of a .csv or .parquet file, a data frame or columns by name; got "
-            f"{type(source).__name__}"
+        free = [each for each in table.names if each not in {*roles, *leave_out}]
+        chosen = [each for each in free if each in table.vectors] or free
+    if not chosen:
+        raise UserError(f"{table.source}: no column is left for features beside {', '.join(roles)}")
+    return chosen
+
+
+def _vectors(columns: dict[str, np.ndarray], source: str) -> np.ndarray:
+    """float32 (samples, features); a single column of float32 vectors is taken as it is."""
+    parts = [_numbers(values, name, source) for name, values in columns.items()]
+    if len(parts) == 1 and parts[0].ndim == 2:
+        return parts[0]
+    vectors = np.empty((len(parts[0]), sum(part[:1].size for part in parts)), dtype=np.float32)
+    begin = 0
+    for part in parts:
+        wide = part.reshape(len(part), -1)
+        vectors[:, begin : begin + wide.shape[1]] = wide
+        begin += wide.shape[1]
+    return vectors
+
+
+def _feature_names(columns: dict[str, np.ndarray]) -> tuple[str, ...]:
+    """Of each feature; () where all are the entries of one vector, which have no names."""
+    if len(columns) == 1 and all(values.ndim == 2 for values in columns.values()):
+        return ()
+    return tuple(
+        each
+        for name, values in columns.items()
+        for each in (
+            [name] if values.ndim == 1 else [f"{name}[{place}]" for place in range(values.shape[1])]
         )
-    lengths = {each: len(values) for each, values in columns.items()}
-    if not columns or not min(lengths.values()):
-        raise UserError("data: the table has no samples")
-    if len(set(lengths.values())) > 1:
-        raise UserError(f"data: columns must be of one length; got {lengths}")
-    return "data", columns
-
-
-def _read_csv(path: Path) -> dict[str, np.ndarray]:
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = csv.reader(file, strict=True)
-            names = next(lines, [])
-            if len(set(names)) != len(names) or not names:
-                raise UserError(f"{path}: the first line must name every column once; got {names}")
-            cells: list[list[str]] = []
-            for number, line in enumerate(lines, start=2):
-                if not line:
-                    continue
-                if len(line) != len(names):
-                    raise UserError(
-                        f"{path}: line {number} has {len(line)} values, expected {len(names)}"
-                    )
-                cells.append(line)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path}: cannot be read as CSV ({error})") from error
-    if not cells:
-        raise UserError(f"{path}: the table has no samples")
-    return dict(zip(names, np.array(cells).T, strict=True))
-
-
-def _read_parquet(path: Path) -> Any:
-    for library in ("polars", "pandas"):
-        try:
-            module = importlib.import_module(library)
-        except ImportError:
-            continue
-        try:
-            return module.read_parquet(path)
-        except Exception as error:  # each engine has errors of its own
-            raise UserError(f"{path}: cannot be read as Parquet ({error})") from error
-    raise UserError(f"{path}: reading Parquet needs pandas or polars: pip install polars")
+    )
 
 
 def _numbers(values: np.ndarray, column: str, source: str) -> np.ndarray:
-    """A column as float32; text and gaps are refused."""
+    """A column of numbers or vectors as float32; text and gaps are refused."""
     if values.dtype.kind not in "biuf":
         try:
-            values = np.array([np.nan if each in ("", None) else each for each in values], float)
+            if values.dtype.kind == "M":
+                raise ValueError("a date is no number")
+            flat = [np.nan if each in ("", None) else each for each in values.ravel().tolist()]
+            values = np.array(flat, dtype=float).reshape(values.shape)
         except (TypeError, ValueError) as error:
-            texts = [each for each in values.tolist() if not _is_number(each)]
+            texts = [each for each in values.ravel().tolist() if not _is_number(each)]
             raise UserError(
                 f"{source}: column {column!r} holds text such as {str(texts[0])[:40]!r} where "
-                "numbers are expected; leave it out (features=[...]) or encode it first"
+                "numbers are expected; leave it out or encode it first"
             ) from error
-    gaps = np.flatnonzero(~np.isfinite(values))
+    with np.errstate(over="ignore"):  # infinite then, and refused
+        numbers = values.astype(np.float32, copy=False)
+    step = max(1, _CHUNK // max(1, numbers[:1].size))
+    wide = numbers.reshape(len(numbers), -1)
+    finite = [np.isfinite(wide[i : i + step]).all(axis=1) for i in range(0, len(wide), step)]
+    gaps = np.flatnonzero(~np.concatenate(finite))
     if len(gaps):
+        if wide.shape[1] > 1:
+            column += f"[{np.argmin(np.isfinite(wide[gaps[0]]))}]"
         raise UserError(
             f"{source}: column {column!r} has no finite number in {len(gaps)} of {len(values)} "
             f"samples, the first of them {gaps[0]}; fill the gaps or leave the column out"
         )
-    return values.astype(np.float32)
+    return numbers
 
 
 def _is_number(value: object) -> bool:
@@ -175,15 +193,51 @@ def _is_number(value: object) -> bool:
     return True
 
 
-def _names_or_numbers(values: np.ndarray) -> np.ndarray:
-    """int64 where every value is a whole number, else text."""
+def _names_or_numbers(values: np.ndarray, source: str, column: str) -> np.ndarray:
+    """int64 where every value is a whole number, else text; gaps are refused."""
+    if values.ndim != 1:
+        raise UserError(
+            f"{source}: column {column!r} holds vectors where one name or number is expected"
+        )
     if values.dtype.kind in "biu":
         return values.astype(np.int64)
-    texts = np.array([str(each) for each in values.tolist()])
+    plain = values.tolist()
+    gaps = [place for place, each in enumerate(plain) if each is None or each == "" or each != each]
+    if gaps:
+        raise UserError(
+            f"{source}: column {column!r} has no entry in {len(gaps)} of {len(plain)} samples, the "
+            f"first of them {gaps[0]}; fill the gaps or leave these samples out"
+        )
+    if values.dtype.kind == "f" and (values % 1 == 0).all():
+        return values.astype(np.int64)  # as data frames keep whole numbers beside a gap
+    texts = np.array([str(each) for each in plain])
     try:
         return texts.astype(np.int64)
     except ValueError:
         return texts
+
+
+def _present(values: np.ndarray, names: Sequence[str] | None) -> Sequence[str] | None:
+    """The names that came with class numbers, if every class has a sample; else None."""
+    return names if names is not None and len(np.unique(values)) == len(names) else None
+
+
+def _classes(
+    values: np.ndarray, class_names: Sequence[str] | None, source: str, column: str
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Labels as positions in the class names; without names, any numbers from 0 may be missing."""
+    from driftwise.datasets.arrays import class_numbers
+
+    labels = _names_or_numbers(values, source, column)
+    if class_names is not None or labels.dtype.kind == "U":
+        return class_numbers(labels, class_names, source)
+    if labels.min() < 0:
+        raise UserError(
+            f"{source}: column {column!r} holds {labels.min()}, expected classes from 0 on; -1 marks"
+            " samples without a label: leave them out"
+        )
+    numbers, positions = np.unique(labels, return_inverse=True)
+    return positions.astype(np.int64), tuple(map(str, numbers.tolist()))
 
 
 def _periods(
@@ -194,12 +248,13 @@ def _periods(
         raise UserError(f"{source}: periods must be 2 to {len(values)}; got {periods}")
     if values.dtype.kind == "M":
         moments = values.astype("datetime64[us]").astype(np.float64)
+        moments[np.isnat(values)] = np.nan
     elif values.dtype.kind in "biuf":
         moments = values.astype(np.float64)
     else:
         try:
             moments = np.array(values.tolist(), dtype="datetime64[us]").astype(np.float64)
-        except ValueError:
+        except (TypeError, ValueError):
             moments = _numbers(values, column, source).astype(np.float64)
     if not np.isfinite(moments).all():
         raise UserError(f"{source}: column {column!r} has samples without a time")

@@ -11,10 +11,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from driftwise.datasets.paths import candidates, environment, locate
-from driftwise.detect.encoders import Encoder, RandomEncoder, Surroundings
-from driftwise.detect.pretrained import EfficientNetEncoder, ResNet18Encoder, is_installed
+from driftwise.encoders.base import Encoder, EncoderContext
+from driftwise.encoders.pretrained import EfficientNetEncoder, ResNet18Encoder, is_installed
+from driftwise.encoders.random_network import RandomEncoder
 from driftwise.errors import UserError
+from driftwise.paths import candidates, environment, locate
 
 FILE = "resnet18.safetensors"
 VARIABLE = "DRIFTWISE_RESNET18"
@@ -27,24 +28,24 @@ PATIENCE = 2.0
 class ResNet18ImageNetEncoder(ResNet18Encoder):
     """ResNet-18 as trained on ImageNet, its weights found where data are, or on the hub."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
-        super().__init__(surroundings, weights=find_resnet18())
+    def __init__(self, context: EncoderContext) -> None:
+        super().__init__(context, weights=find_resnet18())
 
 
-def best_encoder(surroundings: Surroundings) -> Encoder:
+def best_encoder(context: EncoderContext) -> Encoder:
     """The encoder that sees most of those this machine has at hand; nothing is fetched.
 
     EfficientNet first, whose weights come with a package and are pinned, then ResNet-18, which
     found as much in as much time (`benchmarks/detect_content.py`). The random one is left for what
     is no image in grey or colour, and for where neither is installed.
     """
-    if len(surroundings.image_shape) != 3 or surroundings.image_shape[2] not in (1, 3):
-        return RandomEncoder(surroundings)
+    if len(context.image_shape) != 3 or context.image_shape[2] not in (1, 3):
+        return RandomEncoder(context)
     if is_installed():
-        return EfficientNetEncoder(surroundings)
+        return EfficientNetEncoder(context)
     if (weights := resnet18_at_hand() or _cached_by_hub()) is not None:
-        return ResNet18Encoder(surroundings, weights=weights)
-    return RandomEncoder(surroundings)
+        return ResNet18Encoder(context, weights=weights)
+    return RandomEncoder(context)
 
 
 def find_resnet18() -> Path:
@@ -117,13 +118,13 @@ def _answers(host: str, port: int) -> bool:
     """Whether anybody takes a connection there within our patience."""
     answered = threading.Event()
 
-    def knock() -> None:
+    def connect() -> None:
         with contextlib.suppress(OSError):
             socket.create_connection((host, port), timeout=PATIENCE).close()
             answered.set()
 
     # In a thread: looking up a name may take long, and no timeout reaches it.
-    thread = threading.Thread(target=knock, daemon=True)
+    thread = threading.Thread(target=connect, daemon=True)
     thread.start()
     thread.join(PATIENCE)
     return answered.is_set()

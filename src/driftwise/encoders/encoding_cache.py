@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from driftwise.detect.encoders import Encoder
+from driftwise.encoders.base import Encoder
 from driftwise.errors import UserError
 from driftwise.types import Encoding
 

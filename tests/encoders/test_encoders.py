@@ -6,7 +6,7 @@ import copy
 
 import pytest
 import torch
-from detect_builders import around
+from detect_builders import encoder_context
 from torch import Tensor, nn
 
 from driftwise import rng
@@ -53,7 +53,7 @@ def assert_untouched(network: nn.Module, before: dict[str, Tensor]) -> None:
 @pytest.mark.parametrize("shape", [(8, 8, 1), (5, 9, 3), (20,)])
 def test_a_random_encoder_is_fixed_by_its_seed_and_changes_nothing(shape: tuple[int, ...]) -> None:
     samples, before = make_images(5, shape), torch.get_rng_state()
-    first, again, other = (RandomEncoder(around(shape, seed=seed)) for seed in (0, 0, 1))
+    first, again, other = (RandomEncoder(encoder_context(shape, seed=seed)) for seed in (0, 0, 1))
     weights = state_of(first.networks[0])
     encoding = first.encode(samples)
     assert (encoding.logits.shape, encoding.features.shape) == ((5, 32), (5, 128))
@@ -67,7 +67,7 @@ def test_a_random_encoder_is_fixed_by_its_seed_and_changes_nothing(shape: tuple[
 
 
 def test_a_random_encoding_of_a_sample_depends_on_no_other_sample() -> None:
-    encoder = RandomEncoder(around((8, 8, 1), seed=0), width=4)
+    encoder = RandomEncoder(encoder_context((8, 8, 1), seed=0), width=4)
     images = make_images(600)  # more than one portion
     together = encoder.encode(images).logits
     alone = torch.cat([encoder.encode(images[i : i + 100]).logits for i in range(0, 600, 100)])
@@ -77,7 +77,7 @@ def test_a_random_encoding_of_a_sample_depends_on_no_other_sample() -> None:
 
 def test_the_learner_as_encoder_gives_the_learners_present_logits() -> None:
     trained = learner()
-    encoder = LearnerEncoder(around(learner=trained.encode))
+    encoder = LearnerEncoder(encoder_context(learner=trained.encode))
     samples = digits(20)
     first = encoder.encode(samples.images).logits
     assert torch.equal(first, trained.logits(samples.images))
@@ -94,7 +94,7 @@ def test_the_learner_does_not_change_by_encoding(training: bool) -> None:
     trained.network.train(training)
     weights, generator = state_of(trained.network), torch.get_rng_state()
     memory = trained.buffer.state_dict()["generators"]
-    logits = LearnerEncoder(around(learner=trained.encode)).encode(make_images(40)).logits
+    logits = LearnerEncoder(encoder_context(learner=trained.encode)).encode(make_images(40)).logits
     assert_untouched(trained.network, weights)
     assert all(module.training is training for module in trained.network.modules())
     assert torch.equal(torch.get_rng_state(), generator)

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (torch's own convention)
 from torch import Tensor, nn
 
-from driftwise.detect.encoders import Surroundings
+from driftwise.encoders.base import EncoderContext
 from driftwise.errors import UserError
 from driftwise.files import reason
 from driftwise.models.head import encode_all
@@ -71,7 +71,7 @@ class PretrainedEncoder:
 
     def __init__(
         self,
-        surroundings: Surroundings,
+        context: EncoderContext,
         network: nn.Module,
         *,
         name: str,
@@ -80,7 +80,7 @@ class PretrainedEncoder:
         std: Sequence[float],
     ) -> None:
         """`mean` and `std` of the input, of values in [0, 1]."""
-        shape = surroundings.image_shape
+        shape = context.image_shape
         if len(shape) != 3 or shape[2] not in (1, 3):
             raise UserError(
                 f"the encoder {name.split()[0]} needs images, (height, width, 1 or 3 channels);"
@@ -102,10 +102,10 @@ class PretrainedEncoder:
 class EfficientNetEncoder(PretrainedEncoder):
     """EfficientNet-Lite0 with the weights that a package of its own brings; 1,280 features."""
 
-    def __init__(self, surroundings: Surroundings, *, size: int = SIZE) -> None:
+    def __init__(self, context: EncoderContext, *, size: int = SIZE) -> None:
         _check_size(size)
         super().__init__(
-            surroundings,
+            context,
             _efficientnet_lite0(size),
             name=f"efficientnet-lite0 imagenet {LITE0_SHA256[:16]}",
             size=size,
@@ -118,11 +118,11 @@ class EfficientNetEncoder(PretrainedEncoder):
 class ResNet18Encoder(PretrainedEncoder):
     """ResNet-18 with the weights of a safetensors file, named as torchvision does; 512 features."""
 
-    def __init__(self, surroundings: Surroundings, *, weights: Path, size: int = SIZE) -> None:
+    def __init__(self, context: EncoderContext, *, weights: Path, size: int = SIZE) -> None:
         _check_size(size)
         network = read_resnet18(weights)
         super().__init__(
-            surroundings,
+            context,
             network,
             name=f"resnet18 imagenet {digest_of(network)}",
             size=size,

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 import torch
-from detect_builders import around
+from detect_builders import encoder_context
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from run_tools import complaint
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from driftwise import rng
 from driftwise.detect import Encoder, LearnerEncoder, RandomEncoder
-from driftwise.detect.encoding_cache import BOOKKEEPING, PORTION, Cached, keys_of
+from driftwise.encoders.encoding_cache import BOOKKEEPING, PORTION, Cached, keys_of
 from driftwise.metrics import FlopMeter
 from driftwise.runs import checkpoint
 from driftwise.types import Encoding
@@ -84,7 +84,9 @@ def test_it_passes_for_its_encoder_and_other_encoders_are_refused() -> None:
     random, other = random_8(), random_8(seed=1)
     cached: Encoder = Cached(random)
     assert (cached.name, cached.networks, cached.fixed) == (random.name, random.networks, True)
-    assert "the encoder learner learns" in complaint(lambda: Cached(LearnerEncoder(around())))
+    assert "the encoder learner learns" in complaint(
+        lambda: Cached(LearnerEncoder(encoder_context()))
+    )
     assert "got 0 bytes" in complaint(lambda: Cached(Counting(), max_bytes=0))
     line = complaint(lambda: Cached(other).load_state_dict(Cached(random).state_dict()))
     assert random.name in line
@@ -146,12 +148,12 @@ def test_shape_and_type_are_part_of_the_content_and_the_layout_is_not() -> None:
 
 
 def random_8(seed: int = 0) -> Encoder:
-    return RandomEncoder(around((8, 8, 1), seed=seed))
+    return RandomEncoder(encoder_context((8, 8, 1), seed=seed))
 
 
 @pytest.mark.parametrize("shape", [(8, 8, 1), (32, 32, 3)])
 def test_equal_pixels_have_equal_encodings_whatever_the_cache_held(shape: tuple[int, ...]) -> None:
-    encoder = RandomEncoder(around(shape))
+    encoder = RandomEncoder(encoder_context(shape))
     images = make_images(PORTION + 8, *shape)
     afresh = Cached(encoder).encode(images)
     filled = Cached(encoder)
@@ -176,7 +178,7 @@ def test_going_on_from_a_saved_state_equals_never_having_stopped(tmp_path: Path)
 
     def monitored() -> Cached:
         encoder = random_8()
-        FlopMeter(booked.append).watch(encoder.networks[0], (1, 8, 8))
+        FlopMeter(booked.append).attach(encoder.networks[0], (1, 8, 8))
         return Cached(encoder, max_bytes=60 * 840)
 
     first, second = make_images(50, 8, 8, 1), make_images(45, 8, 8, 1, seed=1)
