@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +12,24 @@ import torch
 from run_tools import events_of, lasting, snapshot
 from sweep_tools import Notes, job_of, tiny_plan, undisturbed
 
+from driftwise.config.build import assemble
 from driftwise.config.registry import CATALOGUE
+from driftwise.config.schema import changed
 from driftwise.runs import run as runs
 from driftwise.runs.checkpoint import flatten
-from driftwise.runs.store import is_finished, read_checkpoint, shared_tasks
+from driftwise.runs.saving import OFTEN
+from driftwise.runs.store import RunFolder, is_finished, read_checkpoint, shared_tasks
 from driftwise.sweeps import sweep as sweeps
 from driftwise.sweeps.executors import Engine, InProcess, Pool
+from driftwise.sweeps.grid import Grid
 from driftwise.sweeps.job import Job, Outcome, perform
-from driftwise.sweeps.plan import RUNS, SHARED, Plan
+from driftwise.sweeps.plan import RUNS, SHARED, Plan, make_plan
 from driftwise.sweeps.shared import tree_of
 from driftwise.sweeps.sweep import Summary, carry_out
 
 BASE: dict[str, Any] = {"tasks": [[0, 1], [2], [3], [4], [5]], "buffer_size": 40, "method": "der++"}
 AXES: dict[str, Any] = {"num_drifts": [0, 1, 2], "adaptation": ["vanilla", "fr", "amr", "amr-plus"]}
-NOT_FOUND = {"num_drifts": [0], "adaptation": ["fr", "amr", "amr-plus"]}
+NO_DRIFT: dict[str, Any] = {"num_drifts": [0], "adaptation": ["fr", "amr", "amr-plus"]}
 
 
 @pytest.fixture(autouse=True)
@@ -34,11 +39,8 @@ def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def plan_of(**changes: Any) -> Plan:
     """One seed of a cell of a table: a run without drift, four adaptations at 1 and 2 drifts."""
-    from driftwise.sweeps.grid import Grid
-    from driftwise.sweeps.plan import make_plan
-
     base = {"epochs": 1, "checked": "just-drifted", **BASE, **changes}
-    return make_plan("cell", Grid(axes=AXES, base=base, without=[NOT_FOUND]))
+    return make_plan("cell", Grid(axes=AXES, base=base, without=[NO_DRIFT]))
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +77,9 @@ def test_a_cell_of_a_table_shares_what_comes_before_each_first_drift() -> None:
 
 
 def test_seeds_are_completed_one_after_the_other_and_groups_together() -> None:
-    plan = tiny_plan(axes={"adaptation": ["vanilla", "amr"], "method": ["er", "der++"], "seed": [3, 0]})
+    plan = tiny_plan(
+        axes={"adaptation": ["vanilla", "amr"], "method": ["er", "der++"], "seed": [3, 0]}
+    )
     order = [(run.place["seed"], run.place["method"]) for run in tree_of(plan.runs).runs]
     assert order == [(seed, method) for seed in (3, 0) for method in ("er", "der++") for _ in "12"]
 
@@ -88,10 +92,6 @@ def test_scripted_drift_and_custom_adaptations_share_nothing(changes: dict[str, 
     axes = {"severity": [1, 2]}
     plan = tiny_plan(axes=axes)
     configs = [run.config for run in plan.runs]
-    from dataclasses import replace
-
-    from driftwise.config.schema import changed
-
     changed_runs = [
         replace(run, config=changed(config, **changes))
         for run, config in zip(plan.runs, configs, strict=True)
@@ -129,7 +129,9 @@ def _plain(folder: Path) -> dict[str, Any]:
 
 def test_at_the_branch_a_checkpoint_is_that_of_the_run_by_itself(tmp_path: Path) -> None:
     plan = plan_of()
-    run = next(r for r in plan.runs if r.place["adaptation"] == "amr" and r.place["num_drifts"] == 1)
+    run = next(
+        r for r in plan.runs if r.place["adaptation"] == "amr" and r.place["num_drifts"] == 1
+    )
     shared = tree_of(plan.runs).shared[tree_of(plan.runs).parent_of[run.id]]
     trunk = Job(
         id=shared.id, folder=str(tmp_path / "trunk"), config=shared.config.to_json(), until=2
@@ -137,22 +139,12 @@ def test_at_the_branch_a_checkpoint_is_that_of_the_run_by_itself(tmp_path: Path)
     assert perform(trunk).state == "done"
     assert shared_tasks(tmp_path / "trunk") == 2
 
-    class Stop(Exception):
-        """After two tasks."""
-
-    def stop(done: int) -> None:
-        if done == 2:
-            raise Stop
-
-    from driftwise.config.build import assemble
-    from driftwise.runs.store import RunFolder
-
     alone, branch = assemble(run.config), assemble(run.config)
-    with RunFolder.open(tmp_path / "alone", alone.config.to_json()) as folder:
-        with runs._running(folder, alone, None, runs.OFTEN, None) as completed:
-            for done in completed:
-                if done == 2:
-                    break
+    with (
+        RunFolder.open(tmp_path / "alone", alone.config.to_json()) as folder,
+        runs._running(folder, alone, None, OFTEN, None) as completed,
+    ):
+        assert [next(completed) for _ in range(3)] == [0, 1, 2]
     with RunFolder.open(tmp_path / "branch", branch.config.to_json()) as folder:
         assert runs.begin_from(folder, branch, tmp_path / "trunk") == 2
     assert _plain(tmp_path / "branch") == _plain(tmp_path / "alone")
@@ -160,22 +152,18 @@ def test_at_the_branch_a_checkpoint_is_that_of_the_run_by_itself(tmp_path: Path)
 
 @pytest.mark.parametrize("name", CATALOGUE["adaptation"])
 def test_no_adaptation_does_anything_before_a_class_is_found_drifted(
-    name: str, tmp_path: Path
+    name: str,
 ) -> None:
-    changes = {**BASE, "adaptation": name, "num_drifts": 1, "method": "er", "detector": "never"}
-    from driftwise.config.build import assemble
-
+    changes = {"adaptation": name, "num_drifts": 0, "detector": "combined", "buffer_size": 40}
     (one,) = tiny_plan(axes={"seed": [0]}, **changes).runs
-    loop = assemble(one.config)
-    fresh = flatten(loop.adaptation_state.state_dict())
-    vanilla = assemble(one.config.__class__(**{**one.config.to_json(), "adaptation": "vanilla",
-        "options": {k: v for k, v in one.config.options.items() if k != "adaptation"}}))
-    for each in (loop, vanilla):
-        for record in each.run(each.stream, epochs=1):
-            if record.task == 2:
-                break
-    assert flatten(loop.adaptation_state.state_dict())[1] == fresh[1]
-    ours, theirs = (flatten(each.learner.state_dict()) for each in (loop, vanilla))
+    (vanilla,) = tiny_plan(axes={"seed": [0]}, **changes | {"adaptation": "vanilla"}).runs
+    loop, other = assemble(one.config), assemble(vanilla.config)
+    fresh = flatten(loop.adaptation_state.state_dict())[1]
+    for each in (loop, other):
+        for record in each.run(each.stream):
+            assert not any(verdict.drifted for verdict in record.verdicts)
+    assert flatten(loop.adaptation_state.state_dict())[1] == fresh
+    ours, theirs = (flatten(each.learner.state_dict()) for each in (loop, other))
     assert ours[1] == theirs[1]
     assert all(torch.equal(tensor, theirs[0][key]) for key, tensor in ours[0].items())
 
@@ -209,8 +197,8 @@ def test_killed_shared_tasks_are_resumed_and_no_branch_runs_twice(
         original(self, task, *rest)
 
     monkeypatch.setattr(runs._StopAtDrift, "checked", dies)
-    with InProcess() as engine, pytest.raises(KeyboardInterrupt):
-        carry_out(plan.runs, tmp_path, engine, Notes())
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(plan.runs, tmp_path, InProcess(), Notes())
     assert shared_tasks(tmp_path / SHARED / trunks[0].id) == 1
     assert shared_tasks(tmp_path / SHARED / trunks[1].id) is None
     # Some runs of another command have finished meanwhile, one has only begun.
@@ -229,8 +217,6 @@ def test_killed_shared_tasks_are_resumed_and_no_branch_runs_twice(
 def test_a_crash_while_a_run_takes_over_shared_tasks_loses_nothing(
     separate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from driftwise.runs.store import RunFolder
-
     plan = plan_of()
     run = plan.runs[-1]
     (shared, *_) = tree_of(plan.runs).shared.values()
@@ -241,9 +227,10 @@ def test_a_crash_while_a_run_takes_over_shared_tasks_loses_nothing(
     def dies(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "save_checkpoint", dies)
-        perform(job)
+        with pytest.raises(KeyboardInterrupt):
+            perform(job)
     assert not is_finished(tmp_path / RUNS / run.id)
     assert perform(job).state == "done"
     assert lasting(tmp_path / RUNS / run.id) == lasting(separate / RUNS / run.id)

@@ -280,6 +280,7 @@ class _StopAtDrift(Silent):
         self, task: Task, verdicts: Sequence[Verdict], result: AdaptationResult, samples: int
     ) -> None:
         """Stop, if there is anything to adapt to."""
+        del task, result, samples
         if any(verdict.needs_adaptation for verdict in verdicts):
             raise _FoundDrift
 

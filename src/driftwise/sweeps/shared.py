@@ -54,12 +54,17 @@ class SharedTasks:
 class Tree:
     """The runs of a sweep in their order, and what they share."""
 
-    runs: tuple[PlannedRun, ...]
-    """a seed after the other, and within a seed those together that share tasks"""
+    groups: tuple[tuple[PlannedRun, ...], ...]
+    """runs that differ in drift and adaptation alone; a seed after the other"""
     shared: Mapping[str, SharedTasks]
     """by id, parents first"""
     parent_of: Mapping[str, str]
     """id of a run -> id of the shared tasks that it goes on from"""
+
+    @property
+    def runs(self) -> tuple[PlannedRun, ...]:
+        """All runs, group by group."""
+        return tuple(run for group in self.groups for run in group)
 
     @property
     def num_tasks(self) -> tuple[int, int]:
@@ -100,11 +105,8 @@ def tree_of(runs: Sequence[PlannedRun]) -> Tree:
             parent = made.id
             parent_of |= dict.fromkeys(below, made.id)
     seeds = list(dict.fromkeys(run.config.seed for run in runs))
-    ordered = sorted(
-        (run for members in groups.values() for run in members),
-        key=lambda run: seeds.index(run.config.seed),
-    )
-    return Tree(runs=tuple(ordered), shared=shared, parent_of=parent_of)
+    ordered = sorted(groups.values(), key=lambda group: seeds.index(group[0].config.seed))
+    return Tree(groups=tuple(map(tuple, ordered)), shared=shared, parent_of=parent_of)
 
 
 def tasks_of(config: RunConfig) -> int:

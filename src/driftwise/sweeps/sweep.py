@@ -15,13 +15,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from driftwise.config.schema import RunConfig
 from driftwise.errors import UserError
 from driftwise.files import Manifest, folder_in, read_object, refuse_links, write_json
-from driftwise.runs.store import is_begun, is_busy, is_finished, remove_shared, shared_tasks
+from driftwise.runs.store import (
+    is_begun,
+    is_busy,
+    is_finished,
+    read_result,
+    remove_shared,
+    shared_tasks,
+)
+from driftwise.sweeps.budget import Budget, own_tasks
 from driftwise.sweeps.executors import Engine
 from driftwise.sweeps.job import Job, Outcome, is_damaged, not_planned
 from driftwise.sweeps.plan import FAILURES, RUNS, SHARED, PlannedRun
-from driftwise.sweeps.shared import tree_of
+from driftwise.sweeps.shared import tasks_of, tree_of
 
 POLL = 1.0
 """seconds between checks of runs that another process has"""
@@ -45,6 +54,9 @@ class SweepListener(Protocol):
     def warn(self, line: str) -> None:
         """Something is wrong with a file."""
 
+    def log(self, line: str) -> None:
+        """A line that stays."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
@@ -54,6 +66,8 @@ class Summary:
     done: int
     failed: Mapping[str, str] = field(default_factory=dict)
     """id of a run -> what went wrong the last time"""
+    left: int = 0
+    """runs that were not done in time"""
 
 
 def carry_out(
@@ -63,9 +77,14 @@ def carry_out(
     listener: SweepListener,
     *,
     retries: int = 1,
+    budget: Budget | None = None,
 ) -> Summary:
-    """Perform every run that is not done yet; each is tried at most 1 + `retries` times."""
-    return _Sweep(runs, out.resolve(), engine, listener, retries).run()
+    """Perform every run that is not done yet; each is tried at most 1 + `retries` times.
+
+    With a `budget` of time, no run is begun that would end too late as far as is known, and what is
+    still going on when time is up is saved and ended (by the engine, when it is closed).
+    """
+    return _Sweep(runs, out.resolve(), engine, listener, retries, budget).run()
 
 
 class _Sweep:
@@ -78,7 +97,9 @@ class _Sweep:
         engine: Engine,
         listener: SweepListener,
         retries: int,
+        budget: Budget | None,
     ) -> None:
+        self._budget = budget
         self._tree = tree_of(runs)
         self._runs = {run.id: run for run in self._tree.runs}
         self._out = out
@@ -102,8 +123,11 @@ class _Sweep:
         """Until nothing is left to do."""
         total = len(self._runs)
         self._listener.begins(total, total - len(self._waiting), self._engine.slots)
+        self._forecast()
         while self._waiting or self._under_way or self._elsewhere:
             self._hand_out()
+            if self._is_late():
+                break
             if self._elsewhere and not self._under_way:
                 self._listener.waits(len(self._elsewhere))
             outcome = self._engine.wait(POLL)
@@ -111,7 +135,43 @@ class _Sweep:
                 self._under_way.discard(outcome.id)
                 self._take(outcome)
             self._check_elsewhere()
-        return Summary(total=total, done=total - len(self._failed), failed=self._failed)
+        left = {*self._waiting, *self._under_way, *self._elsewhere} & self._runs.keys()
+        done = total - len(self._failed) - len(left)
+        return Summary(total=total, done=done, failed=self._failed, left=len(left))
+
+    def _is_late(self) -> bool:
+        """Whether time is up, or nothing goes on because nothing would end in time."""
+        if self._budget is None:
+            return False
+        return self._budget.left <= 0 or not (self._under_way or self._elsewhere)
+
+    def _fits(self, name: str) -> bool:
+        return self._budget is None or self._budget.fits(*self._work(name))
+
+    def _work(self, name: str) -> tuple[RunConfig, int]:
+        """A config and the tasks that are its own."""
+        if (shared := self._tree.shared.get(name)) is None:
+            config = self._runs[name].config
+            return config, own_tasks(self._tree, name, config)
+        return shared.config, shared.until
+
+    def _forecast(self) -> None:
+        """Report what will be done in time, by runs that are done."""
+        if self._budget is None:
+            return
+        waiting = {*self._waiting}
+        for run_id, run in self._runs.items():
+            if run_id not in waiting:
+                with contextlib.suppress(UserError, TypeError):
+                    seconds = read_result(self._folder(run_id)).get("seconds") or {}
+                    self._budget.add(run.config, tasks_of(run.config), sum(seconds.values()))
+        self._report_forecast()
+
+    def _report_forecast(self) -> None:
+        assert self._budget is not None
+        done = self._runs.keys() - {*self._waiting, *self._under_way, *self._elsewhere}
+        slots = self._engine.slots
+        self._listener.log(self._budget.forecast(self._tree, done.__contains__, slots))
 
     def _unfinished(self) -> Iterator[str]:
         for run_id in self._runs:
@@ -145,6 +205,8 @@ class _Sweep:
             if (missing := self._missing(run_id)) is not None:
                 self._hand_out_shared(missing)
                 continue  # what shares nothing with it need not wait
+            if not self._fits(run_id):
+                continue
             self._waiting.remove(run_id)
             if is_busy(self._folder(run_id)):
                 self._elsewhere[run_id] = time.monotonic()
@@ -176,7 +238,7 @@ class _Sweep:
         return parent
 
     def _hand_out_shared(self, name: str) -> None:
-        if name in self._under_way or name in self._elsewhere:
+        if name in self._under_way or name in self._elsewhere or not self._fits(name):
             return
         if is_busy(self._folder(name)):
             self._elsewhere[name] = time.monotonic()
@@ -205,6 +267,7 @@ class _Sweep:
         elif outcome.state == "done":
             self._forget_failure(run_id)
             self._remove_used(run_id)
+            self._measure(outcome)
         else:
             self._attempts[run_id] += 1
             self._note_failure(outcome)
@@ -214,6 +277,14 @@ class _Sweep:
             else:
                 self._failed[run_id] = outcome.error
         self._listener.ended(outcome, again=again)
+
+    def _measure(self, outcome: Outcome) -> None:
+        """Note how long a run took; where nothing was known before, say what will fit."""
+        if self._budget is not None and outcome.seconds:
+            is_first = not self._budget.num_measured
+            self._budget.add(*self._work(outcome.id), outcome.seconds)
+            if is_first:
+                self._report_forecast()
 
     def _check_elsewhere(self) -> None:
         """Take back the runs that another process has finished or released."""
