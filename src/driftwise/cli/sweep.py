@@ -30,7 +30,7 @@ AT_HAND = "digits-cd"
 """needs no download"""
 ENGINES = ("pool", "in-process", "ray")
 SCALE = "small"
-SEEDS = {"smoke": 1, "small": 3, "paper": 3}
+SEEDS = {"smoke": 1, "tables": 1, "small": 3, "paper": 3}
 """the default number"""
 THEORY_SEEDS = 5
 SIZES = (
@@ -75,7 +75,7 @@ def add_sweep_commands(commands: Any) -> None:
     reproduce.add_argument("--benchmark", metavar="NAME", help="run it on other data")
     reproduce.add_argument("--data", metavar="FOLDER", help="where the data lie")
     reproduce.add_argument(
-        "--seeds", type=int, metavar="N", help="seeds from 0 on (default: 3; smoke: 1)"
+        "--seeds", type=int, metavar="N", help="seeds from 0 on (default: 3; smoke and tables: 1)"
     )
     reproduce.add_argument(
         "--set",

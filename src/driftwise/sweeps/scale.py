@@ -54,6 +54,8 @@ class Scale:
     """`max_epochs` of single benchmarks"""
     buffers: Mapping[str, float] = field(default_factory=dict)
     """the factor of buffers, by benchmark; by default, that of the images"""
+    batch_size: int | None = None
+    """samples of the stream and of the buffer in a step, at most: few images need small steps"""
 
     def apply(self, config: RunConfig, *, published_on: str | None = None) -> RunConfig:
         """The config of a run at this scale, resolved; what `config` sets itself stays.
@@ -76,6 +78,7 @@ class Scale:
             "buffer_size": max(1, round(whole.buffer_size * self._share(few, published_on))),
             "options": self._narrower(config, whole),
             **self._fewer_epochs(config, whole),
+            **self._smaller_batches(config, whole),
         }
         return resolve(dataclasses.replace(few, **smaller))
 
@@ -93,6 +96,8 @@ class Scale:
         parts += dict.fromkeys(map(_network, configs))
         epochs = _span([config.epochs or 0 for config in configs], ",")
         parts.append(f"{epochs} epoch" if epochs == "1" else f"{epochs} epochs")
+        if self.batch_size is not None:
+            parts.append(f"batches of at most {self.batch_size}")
         parts += dict.fromkeys(filter(None, map(_speed, configs)))
         parts += dict.fromkeys(map(_detection, configs))
         return "; ".join(parts)
@@ -181,6 +186,16 @@ class Scale:
         return fewer
 
 
+    def _smaller_batches(self, config: RunConfig, whole: RunConfig) -> dict[str, Any]:
+        if self.batch_size is None or config.benchmark not in self.images:
+            return {}
+        return {
+            name: min(self.batch_size, getattr(whole, name))
+            for name in ("batch_size", "minibatch_size")
+            if getattr(config, name) is None
+        }
+
+
 SCALES: Mapping[str, Scale] = {
     "smoke": Scale(
         name="smoke",
@@ -197,6 +212,27 @@ SCALES: Mapping[str, Scale] = {
             "vit-s": {"dim": 48, "depth": 2, "heads": 2},
         },
         max_epochs=2,
+    ),
+    "tables": Scale(
+        name="tables",
+        images={
+            "fmnist-cd": 6_000,
+            "cifar10-cd": 10_000,
+            "cifar100-cd": 10_000,
+            "tinyimagenet-cd": 4_000,
+            "clear10-cd": 2_000,
+        },
+        classes={"cifar100-cd": 20, "tinyimagenet-cd": 40},
+        # The images' share of Tiny-ImageNet would leave half a sample of each class.
+        buffers={"tinyimagenet-cd": 0.1},
+        backbones={
+            "resnet18": {"width": 16},
+            "resnet152": {"width": 16},
+            "vit-s": {"dim": 96, "depth": 4, "heads": 3},
+        },
+        epochs={"cifar100-cd": 1, "tinyimagenet-cd": 2},
+        max_epochs=3,
+        batch_size=10,
     ),
     "small": Scale(
         name="small",
