@@ -185,7 +185,6 @@ class Scale:
             fewer["lr_milestones"] = tuple(sorted(shrunk))
         return fewer
 
-
     def _smaller_batches(self, config: RunConfig, whole: RunConfig) -> dict[str, Any]:
         if self.batch_size is None or config.benchmark not in self.images:
             return {}
