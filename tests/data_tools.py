@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import json
 import pickle
 import struct
 import sys
@@ -21,6 +22,7 @@ from PIL import Image
 
 from driftwise import paths
 from driftwise.datasets.readers.clear import CLASSES as CLEAR_CLASSES
+from driftwise.datasets.readers.spam_assassin import FOLDERS as SPAM_FOLDERS
 
 _VARIABLES = ("DRIFTWISE_DATA", "XDG_DATA_HOME", "XDG_CACHE_HOME", "LOCALAPPDATA")
 
@@ -181,6 +183,83 @@ def write_yearbook(file: Path) -> Path:
     return file
 
 
+def write_iwildcam(folder: Path) -> Path:
+    """Two species before two cameras each in two groups, two frames of a burst each."""
+    for domain, first in (("cameras-a", 0), ("cameras-b", 1)):
+        for name in ("deer", "fox"):
+            place = folder / domain / name
+            place.mkdir(parents=True)
+            for frame in range(2):
+                colour = (40 * first + frame, 100, 200 if name == "deer" else 20)
+                Image.new("RGB", (64, 64), colour).save(place / f"camera{first:03}-{frame}.png")
+    return folder
+
+
+def write_gas_sensor(folder: Path) -> Path:
+    """Six readings, one of each gas, in batches 1 and 10."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for batch in (1, 10):
+        lines = [
+            f"{gas} " + " ".join(f"{n}:{batch + gas * n / 7:.6f}" for n in range(1, 129)) + " "
+            for gas in range(1, 7)
+        ]
+        (folder / f"batch{batch}.dat").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+ELECTRICITY_HEADER = """@relation electricity
+@attribute date numeric
+@attribute day {1,2,3,4,5,6,7}
+@attribute period numeric
+@attribute nswprice numeric
+@attribute nswdemand numeric
+@attribute vicprice numeric
+@attribute vicdemand numeric
+@attribute transfer numeric
+@attribute class {UP,DOWN}
+@data
+"""
+
+
+def write_electricity(folder: Path) -> Path:
+    """Ten days."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [
+        f"0,{2 + n // 48 % 6},{n % 48 / 47:.6f},0.05,{n / 480:.6f},0.003,0.42,0.41,"
+        + ("UP" if n % 3 else "DOWN")
+        for n in range(480)
+    ]
+    (folder / "elecNormNew.arff").write_text(ELECTRICITY_HEADER + "\n".join(lines))
+    return folder
+
+
+def write_outdoor(folder: Path) -> Path:
+    """Two objects, approached four times in turn, ten images each time."""
+    folder.mkdir(parents=True, exist_ok=True)
+    labels = np.arange(80) // 10 % 2
+    values = np.random.default_rng(0).random((80, 21))
+    np.savetxt(folder / "outdoorStream.data", values, fmt="%.6f")
+    np.savetxt(folder / "outdoorStream.labels", labels, fmt="%d")
+    return folder
+
+
+def write_spam_assassin(folder: Path) -> Path:
+    """Two mails in every folder, the second a month later and as markup."""
+    for place, name in enumerate(SPAM_FOLDERS):
+        (folder / "package" / "data" / name).mkdir(parents=True)
+        for number, kind in enumerate(("plain", "html")):
+            text = (
+                f"Received: from a by b; {1 + place} {('Aug', 'Sep')[number]} 2002 10:00:00 +0100\n"
+                "Received: from c by a; 1 Jan 2036 10:00:00 +0000\n"
+                f"Subject: offer {number}\nContent-Type: text/{kind}\n\n"
+                "<b>buy</b> &amp; save <style>p {color: red}</style>\n"
+            )
+            mail = {"id": f"{number:05}", "group": name, "text": text}
+            file = folder / "package" / "data" / name / f"{number:05}.abc.json"
+            file.write_text(json.dumps(mail))
+    return folder
+
+
 WRITERS: dict[str, Callable[[Path], Path]] = {
     "fashion-mnist": write_fashion_mnist,
     "cifar-10": write_cifar10,
@@ -189,5 +268,10 @@ WRITERS: dict[str, Callable[[Path], Path]] = {
     "clear-10": write_clear10,
     "pacs": write_pacs,
     "yearbook": lambda folder: write_yearbook(folder / "yearbook.npz").parent,
+    "iwildcam": write_iwildcam,
+    "gas-sensor": write_gas_sensor,
+    "electricity": write_electricity,
+    "outdoor": write_outdoor,
+    "spam-assassin": write_spam_assassin,
 }
 """Every known data set that lies on a disk, small, as its folder in a folder of data sets."""

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from bench_tools import context, verdicts
-from same_state import same
+from torch import nn
 
+from driftwise import testing
+from driftwise.adapt import Realign
 from driftwise.config import learners, registry
 from driftwise.config.presets import resolve
 from driftwise.config.registry import CATALOGUE, find, is_analytic
 from driftwise.config.schema import RunConfig
-from driftwise.detect import DetectorContext
+from driftwise.detect import KS, DetectorContext
 from driftwise.errors import UserError
 from driftwise.learner import Learner
-from driftwise.memory import ReplayBuffer
-from driftwise.memory.policies import Reservoir
-from driftwise.protocols import Choose
-from driftwise.types import Encoding, Samples
-
-SHAPE = (8, 8, 1)
+from driftwise.methods import ER, Inputs, Outcome
+from driftwise.models import MLP
+from driftwise.protocols import AdaptationContext
+from driftwise.streams import transforms
+from driftwise.types import AdaptationResult, Dataset, Verdict
 
 
 def names(kind: str) -> list[str]:
@@ -32,19 +33,10 @@ def names(kind: str) -> list[str]:
     return [name for name in CATALOGUE[kind] if kind != "method" or not is_analytic(name)]
 
 
-def samples(count: int, *, seed: int = 0, labels: Sequence[int] = (0, 1, 2)) -> Samples:
-    draw = torch.Generator().manual_seed(seed)
-    kinds = torch.tensor(labels)
-    return Samples(
-        images=torch.randint(256, (count, *SHAPE), generator=draw, dtype=torch.uint8),
-        labels=kinds[torch.arange(count) % len(kinds)],
-        ids=torch.arange(count) + 1000 * seed,
-        concepts=torch.zeros(count, dtype=torch.int64),
-    )
-
-
 def learner_of(**settings: Any) -> Learner:
-    return learners.make_learner(resolve(RunConfig(threads=1, lr=0.05, **settings)), SHAPE, 10)
+    return learners.make_learner(
+        resolve(RunConfig(threads=1, lr=0.05, **settings)), testing.SHAPE, 10
+    )
 
 
 @pytest.mark.parametrize("name", names("benchmark"))
@@ -70,118 +62,32 @@ def test_a_benchmark_is_bytes_with_a_name_for_every_label(
 # With each buffer policy and adaptation, methods are put through test_method_contract.py.
 @pytest.mark.parametrize("name", names("method"))
 def test_a_method_learns_remembers_and_goes_on_from_its_state(name: str) -> None:
-    learner = learner_of(method=name)
-    learner.begin_task([0, 1])
-    losses = [learner.observe(samples(10, seed=n, labels=(0, 1))).loss for n in range(30)]
-    again = learner.observe(samples(10, seed=0, labels=(0, 1))).loss
-    assert again < losses[0], "it has seen this batch before"
-    learner.end_task()
-    assert learner.buffer.seen == (310 if learner.method.rehearses else 0)
-    twin = learner_of(method=name)
-    twin.load_state_dict(copy.deepcopy(learner.state_dict()))
-    for each in (learner, twin):
-        each.begin_task([2])
-        for number in range(3):
-            each.observe(samples(10, seed=50 + number, labels=(2,)))
-        each.end_task()
-    assert same(twin.state_dict(), learner.state_dict())
-    assert learner.logits(samples(4).images).shape == (4, 10)
+    testing.check_learner(lambda: learner_of(method=name))
 
 
 @pytest.mark.parametrize("name", names("backbone"))
 def test_a_backbone_gives_one_logit_per_class_sample_by_sample(name: str) -> None:
-    learner = learner_of(backbone=name)
-    images = samples(5).images
-    together = learner.logits(images)
-    assert together.shape == (5, 10)
-    assert together.dtype == torch.float32
-    alone = torch.cat([learner.logits(image[None]) for image in images])
-    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
-
-
-class Labels:
-    """Has so many fresh samples of each class, and books what was asked for."""
-
-    def __init__(self, available: int) -> None:
-        self.available = available
-        self.asked: dict[int, int] = {}
-
-    def ask(self, label: int, count: int | None, *, choose: Choose | None = None) -> Samples:
-        del choose
-        granted = self.available if count is None else min(count, self.available)
-        self.asked[label] = self.asked.get(label, 0) + granted
-        return samples(granted, seed=7, labels=(label,))
-
-    def spread(self, wanted: Mapping[int, int | None]) -> dict[int, int | None]:
-        return dict(wanted)
-
-    def unlabelled(self) -> Samples:
-        return samples(0, seed=7)
+    testing.check_model(CATALOGUE["backbone"][name].factory())
 
 
 @pytest.mark.parametrize("name", names("adaptation"))
-@pytest.mark.parametrize("available", [0, 2, 50])
 def test_an_adaptation_touches_drifted_classes_only_and_never_loses_one_for_nothing(
-    name: str, available: int
+    name: str,
 ) -> None:
-    memory = ReplayBuffer(12, policy=Reservoir(), seed=0)
-    memory.put(samples(12))
-    adaptation = registry.make("adaptation", resolve(RunConfig(adaptation=name)))
-    labels = Labels(available)
-    result = adaptation.adapt(verdicts([1, 2]), context(memory, labels, lambda given: {}))
-    assert set(labels.asked) <= {1, 2}
-    assert memory.counts()[0] == 4
-    assert memory.samples_of(0).ids.tolist() == [0, 3, 6, 9]
-    assert set(result.renewed) <= {1, 2}
-    if result.extra is not None:
-        assert set(result.extra.labels.tolist()) == set(result.renewed)
-    if not available:
-        assert memory.counts() == {0: 4, 1: 4, 2: 4}
-        assert (result.renewed, result.extra, result.from_scratch) == ((), None, False)
-
-
-@pytest.mark.parametrize("name", names("adaptation"))
-def test_an_adaptation_does_nothing_where_nothing_drifted(name: str) -> None:
-    memory = ReplayBuffer(12, policy=Reservoir(), seed=0)
-    memory.put(samples(12))
-    before = memory.state_dict()
-    adaptation = registry.make("adaptation", resolve(RunConfig(adaptation=name)))
-    labels = Labels(50)
-    result = adaptation.adapt([], context(memory, labels, lambda given: {}))
-    assert (result.extra, result.from_scratch, result.renewed) == (None, False, ())
-    assert labels.asked == {}
-    assert same(memory.state_dict(), before)
-
-
-class Pixels:
-    """An encoder that needs no network: the image is its own logits and its own features."""
-
-    def encode(self, images: torch.Tensor) -> Encoding:
-        pixels = images.flatten(1).float() / 255
-        return Encoding(logits=pixels, features=pixels)
+    config = resolve(RunConfig(adaptation=name))
+    testing.check_adaptation(lambda: registry.make("adaptation", config))
 
 
 @pytest.mark.parametrize("name", names("detector"))
 def test_a_detector_gives_one_verdict_per_class_in_their_order(name: str) -> None:
     config = resolve(RunConfig(detector=name))
-
-    context = DetectorContext(encoder=Pixels, drifting=lambda task: (2,))
-    detector = registry.make("detector", config, context)
-    memory = ReplayBuffer(60, policy=Reservoir(), seed=0)
-    memory.put(samples(60))
-    verdicts = detector.check(4, [2, 0, 1], samples(60, seed=1), memory)
-    assert [verdict.label for verdict in verdicts] == [2, 0, 1]
-    assert {verdict.task for verdict in verdicts} == {4}
-    assert all(verdict.drifted in (True, False, None) for verdict in verdicts)
-    for verdict in verdicts:
-        assert (verdict.drifted is None) is (verdict.reason is not None)
-    assert detector.check(4, [], samples(0), memory) == []
+    testing.check_detector(lambda context: registry.make("detector", config, context))
 
 
-@pytest.mark.parametrize("name", names("transform"))
+@pytest.mark.parametrize("name", transforms.TRANSFORMS)
 @pytest.mark.parametrize("severity", [1, 5])
 def test_a_transform_gives_the_same_bytes_every_time(name: str, severity: int) -> None:
-    images = samples(6).images
+    images = testing.make_samples(6).images
     before = images.clone()
     apply = find("transform", name).factory()
     first = apply(images, name, severity, seed=3)
@@ -189,3 +95,73 @@ def test_a_transform_gives_the_same_bytes_every_time(name: str, severity: int) -
     assert (first.shape, first.dtype) == (images.shape, torch.uint8)
     assert torch.equal(images, before)
     assert torch.equal(first, images) is (name == "identity")
+
+
+class NeverLearns(ER):
+    """Its loss has no gradient."""
+
+    def outcome(self, network: nn.Module, stream: Inputs, draw: Any) -> Outcome:
+        found = super().outcome(network, stream, draw)
+        return replace(found, loss=0 * found.loss + 1)
+
+
+class DropsAll(Realign):
+    """Drops a class that has not drifted."""
+
+    def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
+        context.buffer.drop(0)
+        return super().adapt(drifted, context)
+
+
+class Loses(Realign):
+    """Drops before it knows that labels come."""
+
+    def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
+        for verdict in drifted:
+            context.buffer.drop(verdict.label)
+        return AdaptationResult()
+
+
+class ForgetsClasses:
+    """Gives no verdict on a class that it takes for stable."""
+
+    reads_monitored = True
+
+    def __init__(self, context: DetectorContext) -> None:
+        self._inner = KS().bind(context)
+
+    def check(self, *arguments: Any) -> list[Verdict]:
+        return [verdict for verdict in self._inner.check(*arguments) if verdict.drifted]
+
+
+def mixes_samples(**shapes: Any) -> nn.Module:
+    """A sample's logits depend on the others of its batch."""
+    network = MLP(**shapes)
+    network.register_forward_hook(lambda module, given, logits: logits - logits.mean(dim=0))
+    return network
+
+
+def random_data() -> Dataset:
+    return Dataset(
+        images=np.random.default_rng().integers(0, 256, (4, 8, 8, 1), dtype=np.uint8),
+        labels=np.array([0, 0, 1, 1]),
+        class_names=("a", "b"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("check", "part", "message"),
+    [
+        (testing.check_method, NeverLearns, "smaller loss"),
+        (testing.check_adaptation, DropsAll, "class 0, which has not drifted"),
+        (testing.check_adaptation, Loses, "no class may lose samples"),
+        (testing.check_detector, ForgetsClasses, "expected verdicts on the classes 2, 0, 1"),
+        (testing.check_model, mixes_samples, "not close"),
+        (testing.check_dataset, random_data, "same images at each call"),
+    ],
+)
+def test_a_check_refuses_a_component_that_breaks_its_contract(
+    check: Callable[[Any], None], part: Any, message: str
+) -> None:
+    with pytest.raises(AssertionError, match=message):
+        check(part)

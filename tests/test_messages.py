@@ -82,7 +82,7 @@ ERRORS: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda _: assemble(resolve(RunConfig(detector="sequential", monitor_labels="predicted"))),
         'monitor_labels="given"',
     ),
-    "digits": (lambda out: known(out, name="digits"), 'benchmark="folder", data="'),
+    "digits": (lambda out: known(out, name="digits-cd"), 'benchmark="folder", data="'),
     "folder": (lambda _: folder(), 'data="FOLDER"'),
     "npz": (lambda _: npz(), 'data="FILE.npz"'),
     "own": (lambda _: own(), 'benchmark="folder", data="FOLDER"'),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from driftwise import adapt, datasets, detect, encoders, methods, models, streams
+    from driftwise import adapt, datasets, detect, encoders, methods, models, streams, testing
     from driftwise.analytic_learner import AnalyticLearner
     from driftwise.config.schema import RunConfig
     from driftwise.datasets.arrays import from_torch_dataset
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from driftwise.live.live_learner import LiveLearner
     from driftwise.memory import ReplayBuffer
     from driftwise.report import write_report
+    from driftwise.report.results import Results, results
     from driftwise.runs.predictor import Predictor, load
     from driftwise.runs.run import resume, run
     from driftwise.scaling import Scaling
@@ -41,12 +42,14 @@ _HOMES = {
     "from_torch_dataset": "driftwise.datasets.arrays",
     "load": "driftwise.runs.predictor",
     "load_own": "driftwise.datasets.own",
+    "Results": "driftwise.report.results",
+    "results": "driftwise.report.results",
     "resume": "driftwise.runs.run",
     "run": "driftwise.runs.run",
     "write_report": "driftwise.report",
 }
 
-_PACKAGES = ("adapt", "datasets", "detect", "encoders", "methods", "models", "streams")
+_PACKAGES = ("adapt", "datasets", "detect", "encoders", "methods", "models", "streams", "testing")
 
 __all__ = [
     "AnalyticLearner",
@@ -57,6 +60,7 @@ __all__ = [
     "LiveLearner",
     "Predictor",
     "ReplayBuffer",
+    "Results",
     "RunConfig",
     "RunFailure",
     "Scaling",
@@ -70,9 +74,11 @@ __all__ = [
     "load_own",
     "methods",
     "models",
+    "results",
     "resume",
     "run",
     "streams",
+    "testing",
     "write_report",
 ]
 

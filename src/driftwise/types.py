@@ -32,6 +32,9 @@ class Dataset:
     """int64 (samples,): where or when each image was taken (a domain, a year); None: all alike"""
     domain_names: tuple[str, ...] = ()
     """one name per domain"""
+    groups: np.ndarray | None = None
+    """int64 (samples,): samples that are nearly repeats (a burst of frames, the readings of a day);
+    no two parts of the data share a group; None: every sample stands for itself"""
     feature_names: tuple[str, ...] = ()
     """of vectors, one name per feature; (): they have none"""
 

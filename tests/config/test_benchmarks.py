@@ -59,7 +59,7 @@ def clear_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_clear10_learns_the_first_buckets_and_drifts_to_the_last(clear_folder: Path) -> None:
-    data = known(clear_folder, name="clear-10")
+    data = known(clear_folder, name="clear10-cd")
     stream = make_stream(resolve(RunConfig(benchmark="clear10-cd")), data)
     assert [event.task for event in stream.schedule.events] == [2, 4]
     assert len(stream) == 5

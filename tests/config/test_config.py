@@ -71,7 +71,10 @@ def test_a_number_may_be_the_least_there_is_and_no_less(name: str, least: int) -
             {"monitor": "tests"},
             "monitor must be one of holdout, test; got 'tests'; did you mean test?",
         ),
-        ({"scope": "all"}, "scope must be one of since-last-event, all-seen; got 'all'"),
+        (
+            {"scope": "all"},
+            "scope must be one of since-last-event, all-seen, all-present; got 'all'",
+        ),
         ({"permutation_unit": "col"}, "permutation_unit must be one of pixel, row; got 'col'"),
         ({"epochs": "3"}, "epochs must be a whole number; got '3'"),
         ({"epochs": 2.5}, "epochs must be a whole number; got 2.5"),

@@ -14,7 +14,16 @@ from data_tools import WRITERS, pixels, write_images, write_yearbook
 
 from driftwise import datasets
 from driftwise.config import registry
-from driftwise.datasets.catalogue import KNOWN, KnownSet, by_name, known_set, recognise
+from driftwise.config.presets import BENCHMARKS as PRESETS
+from driftwise.datasets.catalogue import (
+    BENCHMARKS,
+    KNOWN,
+    KnownSet,
+    by_name,
+    known_set,
+    recognise,
+)
+from driftwise.datasets.readers.spam_assassin import PERIODS
 from driftwise.datasets.reading import empty
 from driftwise.errors import UserError
 
@@ -24,7 +33,7 @@ ON_DISK = [known for known in KNOWN.values() if not known.is_embedded]
 @pytest.mark.parametrize("known", KNOWN.values(), ids=KNOWN)
 def test_every_fact_is_there(known: KnownSet) -> None:
     assert known.name in KNOWN
-    assert known.benchmark.endswith("-cd")
+    assert known.benchmarks
     assert known.homepage.startswith("https://")
     assert known.summary
     assert known.licence
@@ -46,10 +55,13 @@ def test_nothing_is_fetched_without_a_checksum(known: KnownSet) -> None:
 
 
 def test_names_and_benchmarks_lead_to_one_set_each() -> None:
-    words = [word for known in KNOWN.values() for word in (known.name, known.benchmark)]
-    assert len(words) == len(set(words))
     for known in KNOWN.values():
-        assert known_set(known.name) is known_set(known.benchmark) is known
+        assert known_set(known.name) is known
+    for benchmark in BENCHMARKS.values():
+        assert known_set(benchmark.name) is KNOWN[benchmark.dataset]
+        assert benchmark.name in KNOWN[benchmark.dataset].benchmarks
+        assert benchmark.name in PRESETS, "its stream is described"
+    assert KNOWN["pacs"].benchmarks == ("pacs-cd", "pacs-frozen-cd")
 
 
 def test_an_unknown_name_is_refused_with_the_nearest_one() -> None:
@@ -157,6 +169,11 @@ EXPECTED: dict[str, tuple[tuple[int, ...], str, tuple[str, ...], int | None]] = 
     "pacs": ((16, 64, 64, 3), "dog", ("art_painting", "cartoon", "photo", "sketch"), None),
     # its `is_valid` is no test part
     "yearbook": ((12, 32, 32, 1), "female", ("1900s", "1910s", "1920s"), None),
+    "iwildcam": ((8, 64, 64, 3), "deer", ("cameras-a", "cameras-b"), None),
+    "gas-sensor": ((12, 128), "ethanol", ("batch 1", "batch 10"), None),
+    "electricity": ((480, 6), "DOWN", tuple(f"period {n}" for n in range(1, 11)), None),
+    "outdoor": ((80, 21), "object 0", ("earlier approaches", "later approaches"), None),
+    "spam-assassin": ((10,), "ham", PERIODS, None),
 }
 """Shape, first class, domains, test samples of the small copies that the test writers make."""
 
@@ -179,7 +196,7 @@ def test_every_set_is_read_into_the_allocated_array_with_progress(
     assert found == EXPECTED[known.name]
     assert len(dataset.images) == len(dataset.labels)
     assert 0 <= dataset.labels.min() <= dataset.labels.max() < len(dataset.class_names)
-    if not known.is_embedded:
+    if known.is_cached and not known.is_embedded:
         assert [dataset.images is array for array in given] == [True]
         assert seen == sorted(seen)
         assert seen[-1] == (len(dataset.labels), len(dataset.labels))
@@ -189,7 +206,7 @@ def test_looking_a_set_up_loads_neither_torch_nor_numpy(tmp_path: Path) -> None:
     script = """
 import sys
 from driftwise.datasets.library import status
-assert len(status()) == 8
+assert len(status()) == 13
 from pathlib import Path
 from driftwise.datasets.catalogue import recognise
 assert recognise(Path(sys.argv[1])) is None
@@ -219,9 +236,9 @@ assert driftwise.from_torch_dataset is datasets.from_torch
 
 def test_the_registry_of_benchmarks_follows_the_catalogue() -> None:
     entries = registry.CATALOGUE["benchmark"]
-    assert {known.benchmark for known in KNOWN.values()} | {"folder", "npz", "own"} == set(entries)
-    for known in KNOWN.values():
-        assert entries[known.benchmark].summary == known.benchmark_summary
+    assert set(BENCHMARKS) <= set(entries)
+    for benchmark in BENCHMARKS.values():
+        assert entries[benchmark.name].summary == benchmark.summary
 
 
 def test_recognising_portraits_does_not_load_torch(tmp_path: Path) -> None:

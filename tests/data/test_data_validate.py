@@ -74,11 +74,12 @@ def test_the_identity_changes_with_every_field_and_with_no_memory_layout() -> No
         {"is_test": None},
         {"domains": np.array([1, 0, 0, 1])},
         {"domain_names": ("x", "y")},
+        {"groups": np.array([0, 0, 1, 1])},
         {"images": data.images.reshape(4, 4, 1, 1)},
     )
     for change in changes:
         seen.add(identity_of(dataclasses.replace(data, **change)))
-    assert len(seen) == 8
+    assert len(seen) == 9
     turned = dataclasses.replace(data, images=np.asfortranarray(data.images))
     digest = hashlib.sha256(data.images.tobytes()).hexdigest()
     assert identity_of(turned) == identity_of(data, digest) == identity_of(data)

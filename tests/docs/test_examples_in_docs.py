@@ -16,6 +16,7 @@ from PIL import Image
 from torch import nn
 
 import driftwise
+import driftwise.live
 from driftwise.cli import main as cli
 from driftwise.datasets.readers.digits import load_digits
 
@@ -238,3 +239,16 @@ def test_the_examples_of_the_live_page(monkeypatch: pytest.MonkeyPatch) -> None:
     exec(block(page, "LiveClassifier"), names)
     assert names["model"].score(names["X_test"], names["y_test"]) > 0.8
     assert names["classifier"].observation_.drifted == ()
+
+
+@executes("docs/custom_parts.md", "check_adaptation")
+def test_contract_checks_for_components_of_others(capsys: pytest.CaptureFixture[str]) -> None:
+    run_block("docs/custom_parts.md", "check_adaptation")
+    assert "without labels no class may lose samples" in capsys.readouterr().out
+
+
+@executes("docs/run_folder.md", "driftwise.results")
+def test_results_as_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    found = run_block("docs/run_folder.md", "driftwise.results")["found"]
+    assert [row["seed"] for row in found.runs] == [0, 1]
+    assert "vanilla" in capsys.readouterr().out

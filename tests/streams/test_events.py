@@ -243,7 +243,10 @@ def test_a_drift_seed_of_42_gives_the_published_permutation_at_every_event_and_s
         ({"num_drifts": -1}, "num_drifts must be 0 to 4"),
         ({"severity": 6}, "severity must be 1 to 5; got 6"),
         ({"severity": 0, "num_drifts": 0}, "severity must be 1 to 5; got 0"),
-        ({"scope": "some"}, "scope must be one of since-last-event, all-seen; got 'some'"),
+        (
+            {"scope": "some"},
+            "scope must be one of since-last-event, all-seen, all-present; got 'some'",
+        ),
         ({"max_classes_per_drift": 0}, "max_classes_per_drift must be at least 1; got 0"),
         ({"tasks": ((0, 1), (1, 2))}, "a class may arrive only once"),
         ({"transform": "rotate"}, "unknown transform 'rotate'; did you mean 'rotation'?"),

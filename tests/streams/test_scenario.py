@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from streams_builders import make_images
@@ -14,6 +15,7 @@ from driftwise.config.schema import RunConfig
 from driftwise.datasets.readers.digits import load_digits
 from driftwise.errors import UserError
 from driftwise.streams import Stream, class_incremental
+from driftwise.types import Dataset
 
 DIGITS = load_digits()
 PARTS = ("train", "monitored", "reference", "test")
@@ -113,3 +115,32 @@ def test_classes_that_do_not_divide_evenly_come_with_a_warning() -> None:
 def test_arguments_that_do_not_fit_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         class_incremental(DIGITS, **settings)
+
+
+def by_batches() -> Dataset:
+    """Three classes in two batches, the third of them with nine samples in the second."""
+    domains = np.repeat([0, 1], [90, 69])
+    labels = np.r_[np.arange(90) % 3, np.arange(60) % 2, np.full(9, 2)]
+    return Dataset(
+        images=np.zeros((159, 4), dtype=np.float32),
+        labels=labels,
+        class_names=("a", "b", "c"),
+        domains=domains,
+        domain_names=("first", "second"),
+    )
+
+
+def test_a_class_that_hardly_comes_in_a_domain_stays_as_it_was() -> None:
+    stream = class_incremental(
+        by_batches(),
+        tasks=[[0, 1, 2], []],
+        num_drifts=1,
+        scope="all-present",
+        first_domain="first",
+        domains=["second"],
+    )
+    assert stream.schedule.drifting(2) == (0, 1)
+    tests = stream.task(2).tests()
+    assert by_batches().domains[tests.ids[tests.labels == 2]].tolist() == [0] * 6  # type: ignore[index]
+    with pytest.raises(UserError, match="all-present needs data with domains"):
+        class_incremental(by_batches(), num_tasks=3, scope="all-present")

@@ -54,6 +54,54 @@ def test_the_seed_decides_and_the_global_generator_is_left_alone() -> None:
         assert not np.array_equal(a, c)
 
 
+@settings(max_examples=60)
+@given(
+    samples=st.lists(
+        st.tuples(st.integers(0, 2), st.integers(0, 1), st.integers(0, 20)), max_size=80
+    ),
+    weights=st.lists(st.integers(0, 5), min_size=1, max_size=4).filter(any),
+    seed=st.integers(0, 5),
+)
+def test_a_group_is_never_cut_apart(
+    samples: list[tuple[int, int, int]], weights: list[int], seed: int
+) -> None:
+    classes, domains, groups = np.array(samples, dtype=np.int64).reshape(-1, 3).T
+    fractions = [weight / sum(weights) for weight in weights]
+    parts = cut(classes, fractions, rng.fork(seed, "cut"), domains, groups)
+    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(samples)))
+    found = [set(groups[part].tolist()) for part in parts]
+    assert sum(map(len, found)) == len(set(groups.tolist()))
+    assert all(fraction or not each for fraction, each in zip(fractions, found, strict=True))
+
+
+def test_small_groups_leave_the_fractions_of_every_class_and_domain() -> None:
+    classes, domains = np.arange(1200) % 3, np.arange(1200) // 600
+    groups = np.arange(1200) // 5  # each holds all classes
+    parts = cut(classes, (0.6, 0.2, 0.2), rng.fork(0, "cut"), domains, groups)
+    for part, fraction in zip(parts, (0.6, 0.2, 0.2), strict=True):
+        for label in range(3):
+            for domain in range(2):
+                here = np.sum((classes[part] == label) & (domains[part] == domain))
+                assert abs(here - 200 * fraction) <= 10
+
+
+def test_parts_of_a_data_set_share_no_group() -> None:
+    labels = np.arange(400) % 2
+    data = Dataset(
+        images=np.zeros((400, 2), dtype=np.float32),
+        labels=labels,
+        class_names=("a", "b"),
+        groups=np.arange(400) // 8,
+    )
+    parts = make_parts(data, monitor_test=False, keep_reference=True, seed=0)
+    found = [
+        set((getattr(parts, name) // 8).tolist())
+        for name in ("train", "monitored", "reference", "test")
+    ]
+    assert all(found)
+    assert sum(map(len, found)) == 50
+
+
 def test_one_group_is_cut_as_if_there_were_none() -> None:
     classes = np.array([0, 1] * 15)
     with_group = cut(classes, (0.5, 0.5), rng.fork(1), np.zeros(30, int))

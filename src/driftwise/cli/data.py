@@ -72,8 +72,10 @@ def _list(arguments: argparse.Namespace) -> int:
         known = line.known
         here = str(line.path) if line.path else "inside a package" if line.is_here else _how(known)
         size = line.bytes_on_disk or (None if line.is_here else known.download_bytes)
-        rows.append((known.name, known.benchmark, _megabytes(size), known.licence, here))
-    table = _table(("name", "benchmark", "size", "licence", "here"), rows, numbers=[2])
+        rows.append(
+            (known.name, ", ".join(known.benchmarks), _megabytes(size), known.licence, here)
+        )
+    table = _table(("name", "benchmarks", "size", "licence", "here"), rows, numbers=[2])
     print_outcome(arguments, [_as_json(line) for line in lines], table)
     return SOUND
 
@@ -86,7 +88,8 @@ def _as_json(line: Any) -> dict[str, Any]:
     known: KnownSet = line.known
     return {
         "name": known.name,
-        "benchmark": known.benchmark,
+        "benchmark": known.benchmarks[0],
+        "benchmarks": known.benchmarks,
         "summary": known.summary,
         "licence": known.licence,
         "homepage": known.homepage,

@@ -26,8 +26,8 @@ from driftwise.cli.data import add_data_command
 from driftwise.cli.detect import add_detect_command
 from driftwise.cli.sweep import add_sweep_commands
 from driftwise.config import registry
-from driftwise.config.custom import in_one_line, place_of
-from driftwise.config.fields import field_docs
+from driftwise.config.custom import CustomPart, in_one_line, place_of
+from driftwise.config.fields import fields_of
 from driftwise.config.files import from_mapping, read_config_file, split_parts, unfold_data
 from driftwise.config.flags import OneLineParser, add_flags, as_flags, coerce, split_part_options
 from driftwise.config.schema import PARTS, RunConfig, Settings, changed
@@ -166,7 +166,7 @@ def parser() -> OneLineParser:
         "metavar": "FOLDER",
         "help": "folder for what is written (default: under runs/)",
     }
-    overwrite: dict[str, Any] = {"action": "store_true", "help": "throw earlier runs away"}
+    overwrite: dict[str, Any] = {"action": "store_true", "help": "delete earlier runs first"}
 
     demo = add_command(
         commands, "demo", _demo, "the embedded benchmark, three adaptations side by side"
@@ -192,7 +192,7 @@ def parser() -> OneLineParser:
         each.add_argument(
             "--resume",
             action="store_true",
-            help="go on where it stopped; only --out is needed",
+            help="continue where the run stopped; only --out is needed",
         )
         each.add_argument(
             "--trust",
@@ -205,10 +205,10 @@ def parser() -> OneLineParser:
             type=float,
             default=60.0,
             metavar="X",
-            help="save at least so often, also in the middle of a task (default: 60)",
+            help="seconds between checkpoints, also within a task (default: 60)",
         )
         each.add_argument(
-            "--checkpoint-steps", type=int, metavar="N", help="save after so many steps, too"
+            "--checkpoint-steps", type=int, metavar="N", help="also save after every N steps"
         )
         each.epilog = (
             "Parts take options of their own, e.g. --detector.level 0.01 or --backbone.width 32; "
@@ -237,7 +237,7 @@ def parser() -> OneLineParser:
     add_detect_command(commands)
     add_data_command(commands)
 
-    listing = add_command(commands, "list", _list, "every part there is, by kind")
+    listing = add_command(commands, "list", _list, "every component and its options, by kind")
     listing.add_argument("--json", action="store_true", help="as JSON")
     return top
 
@@ -396,7 +396,10 @@ def _print_report(arguments: argparse.Namespace, report: Any) -> int:
 def _list(arguments: argparse.Namespace) -> int:
     refuse_part_options(arguments)
     listing = {
-        kind: {name: _describe(kind, entry) for name, entry in entries.items()}
+        kind: {
+            name: _describe(kind, registry.find(kind, name))
+            for name in (*entries, *registry.installed(kind))
+        }
         for kind, entries in registry.CATALOGUE.items()
     }
     if arguments.json:
@@ -411,11 +414,17 @@ def _list(arguments: argparse.Namespace) -> int:
     return DONE
 
 
-def _describe(kind: str, entry: registry.Entry) -> dict[str, Any]:
-    options_type = entry.options_type() if kind in PARTS else None
+def _describe(kind: str, entry: registry.Entry | CustomPart) -> dict[str, Any]:
+    try:
+        options_type = entry.options_type() if kind in PARTS else None
+    except UserError as error:  # somebody else's package may be broken
+        return {"summary": f"cannot be used: {error}", "options": {}}
+    options = fields_of(options_type) if options_type else {}
     return {
         "summary": entry.summary,
-        "options": field_docs(options_type) if options_type else {},
+        "options": {
+            name: option.doc or f"by default {option.default}" for name, option in options.items()
+        },
     }
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from driftwise.allocation import clear_out_of_memory
 from driftwise.config import registry
 from driftwise.config.benchmarks import QUIET, Notify
-from driftwise.config.custom import CustomPart, is_import_path
+from driftwise.config.custom import CustomPart
 from driftwise.config.learners import (
     Statistics,
     channel_statistics,
@@ -64,7 +64,7 @@ def assemble(
     config = with_code_identity(config, network_given=network is not None)
     dataset = load_data(config, notify) if data is None else check_dataset(data, source="data")
     # A data set from Python may have been changed since it was read.
-    is_ours = data is None and not is_import_path(config.benchmark)
+    is_ours = data is None and not registry.is_custom("benchmark", config.benchmark)
     digest = verified_sha256(dataset.images) if is_ours else None
     config = with_data_identity(config, dataset, images_sha256=digest, warn=notify.warn)
     stream = make_stream(config, dataset)
@@ -111,7 +111,7 @@ def assemble(
 
 def untestable_warning(config: RunConfig, dataset: Dataset) -> str:
     """`untestable_checks` of a run before it is assembled."""
-    if is_import_path(settled(config.detector)):
+    if registry.is_custom("detector", settled(config.detector)):
         return ""  # how a custom detector uses its encoder is not known
     stream = make_stream(config, dataset)
 
@@ -291,6 +291,7 @@ def make_stream(config: RunConfig, dataset: Dataset) -> Stream:
         reference=settled(config.reference),
         max_per_class=config.max_per_class,
         batch_size=settled(config.batch_size),
+        scaling=config.scaling,
         cumulative=getattr(method, "cumulative", False),
         source=config.benchmark,
     )

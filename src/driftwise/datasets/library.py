@@ -73,6 +73,8 @@ def load(
     found = find(name, path)
     if found is None:
         found = _obtain(known, path, progress, warn)
+    if not known.is_cached:
+        return known.read(found, empty, stage(progress, f"reading {known.name}"))
     from driftwise.datasets.cache import cached, source_of
 
     def read(allocate: Allocate) -> Dataset:

@@ -19,6 +19,7 @@ _COLUMNS: tuple[tuple[str, type[np.generic], int, str], ...] = (
     ("labels", np.int64, 1, "(samples,)"),
     ("is_test", np.bool_, 1, "(samples,)"),
     ("domains", np.int64, 1, "(samples,)"),
+    ("groups", np.int64, 1, "(samples,)"),
 )
 _PREFIX = "sha256:"
 """How an identity begins that covers everything."""
@@ -39,7 +40,7 @@ def check_dataset(dataset: object, *, source: str) -> Dataset:
     columns = {name: getattr(dataset, name) for name, *_ in _COLUMNS}
     for name, kind, axes, shape in _COLUMNS:
         array = columns[name]
-        if array is None and name in ("is_test", "domains"):
+        if array is None and name in ("is_test", "domains", "groups"):
             del columns[name]
             continue
         if not isinstance(array, np.ndarray):
@@ -119,7 +120,7 @@ def group_domains(dataset: Dataset, groups: Mapping[str, str]) -> Dataset:
 
 
 def identity_of(dataset: Dataset, images_sha256: str | None = None) -> str:
-    """A digest of everything: names, shapes, every label, domain and pixel.
+    """A digest of everything: names, shapes, every label, domain, group and pixel.
 
     `images_sha256` saves reading the images where their digest is known.
     """
@@ -132,6 +133,8 @@ def identity_of(dataset: Dataset, images_sha256: str | None = None) -> str:
             None if column is None else _sha256(column)
             for column in (dataset.labels, dataset.is_test, dataset.domains)
         ),
+        # Left out where there are none, so that identities of earlier versions stay.
+        *([] if dataset.groups is None else [_sha256(dataset.groups)]),
     ]
     return _PREFIX + hashlib.sha256(json.dumps(plain).encode()).hexdigest()[:32]
 

@@ -45,8 +45,8 @@ class DistinctSample:
 
     @property
     def contents(self) -> Set[bytes]:
-        """The digests of the kept images."""
-        return self._times.keys()
+        """The digests of the kept images, without what was appended to them."""
+        return dict.fromkeys(each[:KEY_BYTES] for each in self._times).keys()
 
     @property
     def num_copies(self) -> int:
@@ -54,10 +54,14 @@ class DistinctSample:
         return sum(self._times.values()) - len(self._times)
 
     def offer(self, contents: Sequence[bytes], max_samples: int) -> Tensor:
-        """Which of further samples, given their digests, are to be `put`, and nothing but them."""
+        """Which of further samples, given their digests, are to be `put`, and nothing but them.
+
+        Where samples count each by itself, something of their own is appended to their digests.
+        """
         self.seen += len(contents)
         times = Counter(contents)
-        self._shared |= self._others & times.keys()
+        if self._others:
+            self._shared |= self._others & {each[:KEY_BYTES] for each in times}
         fresh = [content for content in times if content not in self._times]
         keys = torch.cat([self._keys, self._keys_of(fresh)])
         chosen = keys.argsort(stable=True)[:max_samples].sort().values
@@ -87,7 +91,8 @@ class DistinctSample:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
-        names = np.frombuffer(b"".join(self._times), dtype=np.uint8).reshape(-1, KEY_BYTES)
+        key_bytes = len(next(iter(self._times), bytes(KEY_BYTES)))
+        names = np.frombuffer(b"".join(self._times), dtype=np.uint8).reshape(-1, key_bytes)
         return {
             "seen": self.seen,
             "keys": self._keys,

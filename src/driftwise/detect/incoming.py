@@ -46,22 +46,57 @@ class Incoming(NamedTuple):
     """what a label is called"""
     image_shape: tuple[int, ...]
     """(height, width, channels), or (features,)"""
-    first: Block
     blocks: Iterable[Block]
     """all of them, the first one too"""
+    side: str
+    feature_names: tuple[str, ...] = ()
+    """of vectors; (): they have none"""
+
+    def matched(self, names: Sequence[str]) -> tuple[Incoming, tuple[str, ...]]:
+        """The same with these features, in this order, and the names of the others.
+
+        UserError where one of them is missing.
+        """
+        place_of = {name: place for place, name in enumerate(self.feature_names)}
+        if missing := [name for name in names if name not in place_of]:
+            listed = ", ".join(self.feature_names[:20])
+            more = "" if len(missing) == 1 else f" and {len(missing) - 1} more"
+            raise UserError(
+                f"{self.side}: the feature {missing[0]!r} of the reference{more} is missing; there are"
+                f" {listed}{' ...' if len(self.feature_names) > 20 else ''}"
+            )
+        others = tuple(name for name in self.feature_names if name not in set(names))
+        order = torch.tensor([place_of[name] for name in names])
+        blocks = (block._replace(images=block.images[:, order]) for block in self.blocks)
+        return self._replace(
+            image_shape=(len(names),), blocks=blocks, feature_names=tuple(names)
+        ), others
 
 
-def opened(data: Data, class_names: Sequence[str] | None, side: str) -> Incoming:
+def opened(
+    data: Data,
+    class_names: Sequence[str] | None,
+    side: str,
+    feature_names: Sequence[str] | None = None,
+) -> Incoming:
     """Any kind of data, block by block; errors name the `side`."""
-    if isinstance(data, Dataset) and class_names is None:
-        class_names = data.class_names
+    if isinstance(data, Dataset):
+        class_names = data.class_names if class_names is None else class_names
+        feature_names = data.feature_names if feature_names is None else feature_names
     blocks = _naming_side(side, _blocks_of(_batches_of(data)))
     first = next(blocks, None)
     if first is None:
         hint = ": an iterator gives its images only once" if isinstance(data, Iterator) else ""
         raise UserError(f"{side}: expected images, got none{hint}")
     image_shape = tuple(first.images.shape[1:])
-    return Incoming(_naming(class_names), image_shape, first, itertools.chain([first], blocks))
+    names = tuple(feature_names or ())
+    if names and (len(image_shape) != 1 or len(set(names)) != image_shape[0]):
+        raise UserError(
+            f"{side}: feature_names must name each feature of {size_in_words(image_shape)} once; got"
+            f" {len(names)} names"
+        )
+    every = itertools.chain([first], blocks)
+    return Incoming(_naming(class_names), image_shape, every, side, names)
 
 
 def _naming_side(side: str, blocks: Iterable[Block]) -> Iterator[Block]:

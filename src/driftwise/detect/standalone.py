@@ -1,4 +1,4 @@
-"""Drift detection by itself: fit to images as they were, check images as they are.
+"""Drift detection by itself: fit to samples as they were, check samples as they are.
 
 >>> import numpy as np
 >>> images = np.random.default_rng(0).integers(0, 100, (60, 8, 8, 1), dtype=np.uint8)
@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -22,13 +22,16 @@ from torch import Tensor, nn
 from driftwise import rng
 from driftwise.detect.bounded_sample import DistinctSample
 from driftwise.detect.class_tests import ClassTests, ComparisonOptions
+from driftwise.detect.drift_report import ClassReport, DriftReport, SelfCheck
+from driftwise.detect.feature_report import with_features
 from driftwise.detect.incoming import Data, Incoming, opened, size_in_words
 from driftwise.detect.two_sample import Comparison, all_three, by_c2st, by_mmd, ks_on, merging
-from driftwise.encoders.base import Encoder, EncoderContext, Scaled
+from driftwise.encoders.base import Encoder, EncoderContext
 from driftwise.encoders.encoding_cache import keys_of
 from driftwise.encoders.imagenet_weights import best_encoder
 from driftwise.encoders.own_network import OwnEncoder
 from driftwise.errors import UserError, unknown_name
+from driftwise.scaling import Scaling, ScalingKind
 from driftwise.stats.c2st import areas_under_curve, held_out_scores
 from driftwise.stats.fraction import estimate_shares
 from driftwise.stats.ks import kolmogorov_smirnov
@@ -36,7 +39,7 @@ from driftwise.stats.permutation import observed_split
 from driftwise.stats.scores import entropy
 from driftwise.types import Encoding, Verdict
 
-State = Literal["drifted", "same", "not testable", "new", "missing"]
+__all__ = ["ClassReport", "DriftDetector", "DriftReport", "SelfCheck"]
 
 MAX_TELLING = 8
 """samples on either side that are reported as the most typical of the difference"""
@@ -54,100 +57,39 @@ _COMPARISONS: Mapping[str, Callable[[int], list[Comparison]]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClassReport:
-    """What is known about one class."""
+@dataclass(frozen=True)
+class _Fitted:
+    """The result of `fit`."""
 
-    name: str
-    verdict: State
-    """not testable: too few samples for any answer; new, missing: on one side only, which is not
-    drift"""
-    p_value: float | None = None
-    """how often two samples of one distribution would differ as much"""
-    threshold: float | None = None
-    """drifted exactly where the p-value does not exceed it"""
-    p_values: Mapping[str, float] | None = None
-    """by test"""
-    auc: float | None = None
-    """effect size: how often a linear classifier that has seen neither ranks a current sample above a
-    reference sample; at 0.5 or less the sides cannot be separated, at 1 perfectly"""
-    ks_gap: float | None = None
-    """effect size: largest difference of the two sides' distribution functions of the entropy of
-    the encoder's predictions, 0 to 1"""
-    share: float | None = None
-    """of a drifted class, the estimated fraction of current samples that drifted, a lower bound"""
-    share_error: float | None = None
-    """its standard error"""
-    moved: tuple[int, ...] = ()
-    """of a drifted class, the current samples compared that more likely than not drifted: their
-    numbers, counted from 0 in the order in which they came"""
-    num_reference: int = 0
-    """samples that came"""
-    num_current: int = 0
-    num_kept_reference: int = 0
-    """different images among them, or a uniform sample of `max_samples`: those to be compared"""
-    num_kept_current: int = 0
-    num_copies_reference: int = 0
-    """samples that came and equal a kept one pixel by pixel; an image counts once"""
-    num_copies_current: int = 0
-    num_shared: int = 0
-    """kept reference images that are among the current ones too: they make drift appear smaller"""
-    telling_reference: tuple[int, ...] = ()
-    """samples least like the current ones, the clearest first: their numbers, counted from 0 in the
-    order in which they came"""
-    telling_current: tuple[int, ...] = ()
-    """samples least like the reference, likewise"""
-    reason: str | None = None
-    """why the class could not be tested"""
+    image_shape: tuple[int, ...]
+    encoder: Encoder
+    samples: dict[str, DistinctSample]
+    scaling: Scaling | None
+    """of vectors, whose samples are kept as they came; None: images, which are kept encoded"""
+    feature_names: tuple[str, ...]
+    scaled_together: bool
+    """whether both sides of a comparison are scaled by what they have in common, class by class. A scale
+    fitted to the reference alone fits it better than other samples of the same distribution: at 40
+    samples of 20 features that is found as drift in 9 % of checks instead of 5 %. An encoder of
+    the user's needs a scale that stays."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class DriftReport:
-    """What a check found, class by class."""
-
-    classes: tuple[ClassReport, ...]
-    detector: str
-    encoder: str
-    """the encoder that answered"""
-    blind_to: str | None
-    """what it cannot see; None: not known"""
-    level: float
-    correction: str
-
-    @property
-    def drifted(self) -> bool:
-        """Whether any class has drifted."""
-        return any(each.verdict == "drifted" for each in self.classes)
-
-    def names(self, *verdicts: State) -> list[str]:
-        """The classes with one of these verdicts."""
-        return [each.name for each in self.classes if each.verdict in verdicts]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything, as plain data for JSON."""
-        return {
-            "drifted": self.drifted,
-            "drifted_classes": self.names("drifted"),
-            **asdict(self),
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class SelfCheck:
-    """False alarms, measured where nothing can have drifted."""
-
-    alarms: int
-    """checks at which some class was called drifted"""
-    checks: int
-    """checks at which some class could be tested"""
-    num_classes: int
-    """classes with samples enough to be split"""
-    half_rows: tuple[int, int]
-    """samples in a half of a class: the fewest, the most"""
+    def encoded(self, *samples: DistinctSample) -> list[Encoding]:
+        """The encodings of what is compared: images as kept, vectors after scaling."""
+        if self.scaling is None:
+            return [sample.encoding for sample in samples]
+        vectors = [sample.encoding.features for sample in samples]
+        scaling = self.scaling
+        if self.scaled_together:
+            scaling = Scaling(scaling.kind, limit=scaling.limit).fit(torch.cat(vectors))
+        return [self.encoder.encode(scaling(each)) for each in vectors]
 
 
 class DriftDetector:
-    """Compares images with those it was fitted to, class by class; classes go by their names."""
+    """Compares samples with those it was fitted to, class by class; classes go by their names.
+
+    Samples are images or feature vectors. The features of vectors are brought to one scale, and matched
+    by name where both sides have names.
+    """
 
     def __init__(
         self,
@@ -156,6 +98,7 @@ class DriftDetector:
         level: float = 0.05,
         correction: Literal["holm", "bonferroni", "benjamini-hochberg", "none"] = "holm",
         encoder: str | nn.Module | Callable[[Tensor], Any] | Encoder = "auto",
+        scaling: ScalingKind = "standard",
         max_samples: int = 500,
         seed: int = 0,
     ) -> None:
@@ -167,11 +110,17 @@ class DriftDetector:
                 check.
             correction: how the level is shared among classes.
             encoder: `auto` takes the first that is installed of `efficientnet`,
-                `resnet18-imagenet` and `random`; one of these names; a torch module or function
-                from float images (samples, channels, height, width) in [0, 1] to (samples, d); or
-                any fixed `Encoder`.
+                `resnet18-imagenet` and `random`, and for vectors `identity`; one of these names; a
+                torch module or function from float images (samples, channels, height, width) in
+                [0, 1], or from scaled vectors, to (samples, d); or any fixed `Encoder`.
+            scaling: of vectors: standard, signed-log or none (`driftwise.scaling.Scaling`). A torch
+                module, a function or an `Encoder` gets vectors in the scale of the reference; tests
+                on `identity` and `random` scale the two sides of a class by both together, as the
+                promised level needs.
             max_samples: different images of a class that are kept on either side, at most, a
-                uniform sample, as encodings; copies of an image, pixel by pixel, count once.
+                uniform sample, as encodings; copies of an image, pixel by pixel, count once. Of
+                vectors, any that many, as they came: equal ones are no copies where features are
+                few or discrete.
             seed: of everything random.
         """
         if detector not in _COMPARISONS:
@@ -182,42 +131,83 @@ class DriftDetector:
         self._detector = detector
         self._options = options
         self._make_encoder = _encoder_maker(encoder)
+        self._scaled_together = isinstance(encoder, str) and encoder in (
+            "auto",
+            "identity",
+            "random",
+        )
+        self._scaling = Scaling(scaling).kind  # refused at once if there is no such scaling
         self._max_samples = max_samples
         self._seed = seed
         self._fitted: _Fitted | None = None
 
-    def fit(self, reference: Data, *, class_names: Sequence[str] | None = None) -> DriftDetector:
-        """Take these images as the reference of each class; an earlier reference is forgotten.
+    def fit(
+        self,
+        reference: Data,
+        *,
+        class_names: Sequence[str] | None = None,
+        feature_names: Sequence[str] | None = None,
+    ) -> DriftDetector:
+        """Take these samples as the reference of each class; an earlier reference is forgotten.
 
-        Labels of batches are named by `class_names`, or else by their numbers.
+        Labels of batches are named by `class_names`, or else by their numbers. Features of vectors
+        in batches are named by `feature_names`.
         """
-        came = opened(reference, class_names, "the reference")
+        came = opened(reference, class_names, "the reference", feature_names)
         encoder = self._encoder_for(came.image_shape)
-        if len(came.image_shape) == 1:
-            encoder = Scaled.by(encoder, came.first.images)
-        samples = self._sample(encoder, came, "reference", {})
-        self._fitted = _Fitted(came.image_shape, encoder, samples)
+        is_vectors = len(came.image_shape) == 1
+        samples = self._sample(None if is_vectors else encoder, came, "reference", {})
+        scaling = None
+        if is_vectors:
+            kept = [sample.encoding.features for sample in samples.values()]
+            scaling = Scaling(self._scaling).fit(torch.cat(kept))
+        self._fitted = _Fitted(
+            came.image_shape, encoder, samples, scaling, came.feature_names, self._scaled_together
+        )
         return self
 
-    def check(self, current: Data, *, class_names: Sequence[str] | None = None) -> DriftReport:
-        """Compare these images with the reference; neither they nor anything else is kept."""
-        image_shape, encoder, kept = self._fit_result()
-        came = opened(current, class_names, "the current images")
-        if came.image_shape != image_shape:
+    def check(
+        self,
+        current: Data,
+        *,
+        class_names: Sequence[str] | None = None,
+        feature_names: Sequence[str] | None = None,
+    ) -> DriftReport:
+        """Compare these samples with the reference; neither they nor anything else is kept."""
+        fitted = self._fit_result()
+        came = opened(current, class_names, "the current samples", feature_names)
+        not_compared: tuple[str, ...] = ()
+        if fitted.feature_names and came.feature_names:
+            came, not_compared = came.matched(fitted.feature_names)
+        if came.image_shape != fitted.image_shape:
+            sizes = [size_in_words(shape) for shape in (fitted.image_shape, came.image_shape)]
+            both_vectors = all("vectors" in size for size in sizes)
             raise UserError(
-                f"the reference's images are {size_in_words(image_shape)}, the current ones "
-                f"{size_in_words(came.image_shape)}; bring both to one size and one number of"
-                " channels"
+                f"the reference's samples are {sizes[0]}, the current ones {sizes[1]}; "
+                + (
+                    "give both the same features"
+                    if both_vectors
+                    else "bring both to one size and one number of channels"
+                )
             )
-        now = self._sample(encoder, came, "current", kept)
-        return DriftReport(
-            classes=tuple(self._class_reports(kept, now)),
+        encoder = None if fitted.scaling is not None else fitted.encoder
+        now = self._sample(encoder, came, "current", fitted.samples)
+        report = DriftReport(
+            classes=tuple(self._class_reports(fitted, now)),
             detector=self._detector,
-            encoder=encoder.name,
-            blind_to=getattr(encoder, "blind_to", None),
+            encoder=fitted.encoder.name,
+            blind_to=getattr(fitted.encoder, "blind_to", None),
             level=self._options.level,
             correction=self._options.correction,
+            not_compared=not_compared,
         )
+        if fitted.scaling is None:
+            return report
+        sides = {
+            name: (fitted.samples[name].encoding.features, now[name].encoding.features)
+            for name in fitted.samples.keys() & now.keys()
+        }
+        return with_features(report, sides, fitted.scaling, fitted.feature_names)
 
     def self_check(self, rounds: int = 100, *, max_samples: int = 50) -> SelfCheck:
         """Measure false alarms: the reference split against itself, at random, `rounds` times.
@@ -232,7 +222,7 @@ class DriftDetector:
                 f"max_samples of a self-check must be at least {self._options.min_rows}; got"
                 f" {max_samples}"
             )
-        kept = [sample.encoding for sample in fitted.samples.values()]
+        kept = [fitted.encoded(sample)[0] for sample in fitted.samples.values()]
         least = 2 * self._options.min_rows
         testable = {place: each for place, each in enumerate(kept) if len(each) >= least}
         # As fine as the correction needs, and no finer.
@@ -256,12 +246,13 @@ class DriftDetector:
         """What `fit` has kept: names, numbers and tensors, a few hundred kilobytes per class."""
         if self._fitted is None:
             return {"image_shape": None, "encoder": None, "classes": {}}
-        encoder = self._fitted.encoder
+        fitted = self._fitted
         return {
-            "image_shape": self._fitted.image_shape,
-            "encoder": encoder.name,
-            "scale": [encoder.mean, encoder.std] if isinstance(encoder, Scaled) else None,
-            "classes": {name: kept.state_dict() for name, kept in self._fitted.samples.items()},
+            "image_shape": fitted.image_shape,
+            "encoder": fitted.encoder.name,
+            "scaling": None if fitted.scaling is None else fitted.scaling.state_dict(),
+            "feature_names": list(fitted.feature_names),
+            "classes": {name: kept.state_dict() for name, kept in fitted.samples.items()},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -269,16 +260,30 @@ class DriftDetector:
         if state["image_shape"] is None:
             self._fitted = None
             return
-        encoder = self._encoder_for(tuple(state["image_shape"]))
-        if (scale := state.get("scale")) is not None:
-            encoder = Scaled(encoder, *scale)
+        image_shape = tuple(state["image_shape"])
+        encoder = self._encoder_for(image_shape)
+        scaling = None
+        if len(image_shape) == 1:
+            if state.get("scaling") is None:
+                raise UserError(
+                    "the state was saved by an earlier version, which kept no vectors; fit the"
+                    " detector to the reference again"
+                )
+            scaling = Scaling(self._scaling)
+            if state["scaling"]["kind"] != scaling.kind:
+                raise UserError(
+                    f"the reference was scaled by {state['scaling']['kind']}; this detector's"
+                    f" scaling is {scaling.kind}"
+                )
+            scaling.load_state_dict(state["scaling"])
         if encoder.name != state["encoder"]:
             raise UserError(
                 f"the reference was encoded by {state['encoder']}; this detector's encoder is"
                 f" {encoder.name}, and their numbers cannot be compared"
             )
         samples = {name: DistinctSample.restored(kept) for name, kept in state["classes"].items()}
-        self._fitted = _Fitted(tuple(state["image_shape"]), encoder, samples)
+        names = tuple(state.get("feature_names", ()))
+        self._fitted = _Fitted(image_shape, encoder, samples, scaling, names, self._scaled_together)
 
     def _fit_result(self) -> _Fitted:
         if self._fitted is None:
@@ -291,18 +296,26 @@ class DriftDetector:
 
     def _sample(
         self,
-        encoder: Encoder,
+        encoder: Encoder | None,
         came: Incoming,
         side: str,
         others: Mapping[str, DistinctSample],
     ) -> dict[str, DistinctSample]:
         """A bounded sample of every class that occurs, which counts images of the others.
 
+        Without an encoder, which is for vectors, samples are kept as they are, each by itself.
+
         Seeds, sides and classes draw independently: else both sides would share more images.
         """
         samples: dict[str, DistinctSample] = {}
         for block in came.blocks:
             contents = keys_of(block.images)
+            if encoder is None:
+                numbers = range(block.start, block.start + len(contents))
+                contents = [
+                    content + number.to_bytes(8, "big")
+                    for content, number in zip(contents, numbers, strict=True)
+                ]
             offers = []
             for label in torch.unique(block.labels).tolist():
                 name = came.name_of(label)
@@ -317,7 +330,11 @@ class DriftDetector:
             wanted = torch.cat([places for _, places in offers])
             if not len(wanted):
                 continue
-            parts = encoder.encode(block.images[wanted])
+            parts = (
+                _raw(block.images[wanted])
+                if encoder is None
+                else encoder.encode(block.images[wanted])
+            )
             end = 0
             for sample, places in offers:
                 begin, end = end, end + len(places)
@@ -325,12 +342,13 @@ class DriftDetector:
         return samples
 
     def _class_reports(
-        self, kept: Mapping[str, DistinctSample], now: Mapping[str, DistinctSample]
+        self, fitted: _Fitted, now: Mapping[str, DistinctSample]
     ) -> Iterator[ClassReport]:
         """One report per class of either side, in the order of names, numbers by their size."""
+        kept = fitted.samples
         names = sorted({*kept, *now}, key=_by_number)
-        sides = {
-            place: (kept[name].encoding, now[name].encoding)
+        sides: dict[int, Any] = {
+            place: tuple(fitted.encoded(kept[name], now[name]))
             for place, name in enumerate(names)
             if name in kept and name in now
         }
@@ -344,7 +362,7 @@ class DriftDetector:
                 reason = verdicts[place].reason
                 report = ClassReport(name=name, verdict="not testable", reason=reason)
             else:
-                report = self._tested(name, verdicts[place], before, after)
+                report = self._tested(name, verdicts[place], before, after, *sides[place])
             yield replace(
                 report,
                 num_reference=before.seen,
@@ -362,10 +380,15 @@ class DriftDetector:
         return ClassTests(comparisons, self._options, merge=merge, seed=self._seed)
 
     def _tested(
-        self, name: str, verdict: Verdict, before: DistinctSample, after: DistinctSample
+        self,
+        name: str,
+        verdict: Verdict,
+        before: DistinctSample,
+        after: DistinctSample,
+        kept: Encoding,
+        now: Encoding,
     ) -> ClassReport:
         """The verdict, how large the difference is, and which samples show it."""
-        kept, now = before.encoding, after.encoding
         pooled = torch.cat([kept.features, now.features])
         draw = rng.fork(self._seed, "standalone", "effect", name)
         order = torch.randperm(len(pooled), generator=draw)  # neighbours share a fold
@@ -408,7 +431,8 @@ def _encoder_maker(encoder: Any) -> Callable[[EncoderContext], Encoder]:
             maker = best_encoder
         else:
             maker = importlib.import_module("driftwise.config.registry").encoder_maker(encoder)
-            maker(EncoderContext(learner=no_learner, image_shape=(32, 32, 3), seed=0))
+            shape = (32,) if encoder == "identity" else (32, 32, 3)
+            maker(EncoderContext(learner=no_learner, image_shape=shape, seed=0))
         return maker
     made: Encoder
     if isinstance(encoder, nn.Module) or (callable(encoder) and not hasattr(encoder, "encode")):
@@ -428,14 +452,6 @@ def _encoder_maker(encoder: Any) -> Callable[[EncoderContext], Encoder]:
     return lambda _: made
 
 
-class _Fitted(NamedTuple):
-    """The result of `fit`."""
-
-    image_shape: tuple[int, ...]
-    encoder: Encoder
-    samples: dict[str, DistinctSample]
-
-
 def _halves(
     encoding: Encoding, max_samples: int, draw: torch.Generator
 ) -> tuple[Encoding, Encoding]:
@@ -449,6 +465,11 @@ def _by_number(name: str) -> tuple[bool, int, str]:
     """Sorts numbers by their size, before other names."""
     is_number = name.isascii() and name.isdecimal()
     return not is_number, int(name) if is_number else 0, name
+
+
+def _raw(vectors: Tensor) -> Encoding:
+    """Vectors as they came, which are encoded when they are compared."""
+    return Encoding(logits=vectors[:, :0], features=vectors)
 
 
 def no_learner(images: Tensor) -> Encoding:

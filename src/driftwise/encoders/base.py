@@ -1,12 +1,12 @@
-"""Encoders: images to the logits and features that a test compares."""
+"""What an encoder is, and what it is given: samples to logits and features."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, TypeAlias
 
-import torch
+import numpy as np
 from torch import Tensor, nn
 
 from driftwise.types import Encoding
@@ -23,8 +23,12 @@ class EncoderContext:
     seed: int
 
 
+RawSamples: TypeAlias = "Tensor | np.ndarray | Sequence[str]"
+"""uint8 images (samples, height, width, channels), float vectors (samples, features), or texts"""
+
+
 class Encodes(Protocol):
-    """Anything that encodes images without changing by it."""
+    """Anything that encodes samples without changing by it."""
 
     def encode(self, images: Tensor) -> Encoding:
         """(samples, height, width, channels) -> logits and features, on the CPU, no gradients."""
@@ -32,7 +36,11 @@ class Encodes(Protocol):
 
 
 class Encoder(Encodes, Protocol):
-    """A part of the catalogue, made from `EncoderContext`."""
+    """A part of the catalogue, made from `EncoderContext`.
+
+    It may also have an `identity`, a digest of weights and preprocessing: only then are features kept
+    on disk.
+    """
 
     name: str
     """what it is, exactly: encodings of another one cannot be compared"""
@@ -51,28 +59,3 @@ class LearnerEncoder:
         self.name = "learner"
         self.networks: Sequence[nn.Module] = ()
         self.encode = context.learner
-
-
-class Scaled:
-    """An encoder of vectors, whose features are of any scale, after standardisation."""
-
-    fixed: ClassVar[bool] = True
-
-    def __init__(self, encoder: Encoder, mean: Tensor, std: Tensor) -> None:
-        self.mean, self.std = mean, std
-        self.name = f"{encoder.name} scaled"
-        self.networks = encoder.networks
-        self.blind_to: str | None = getattr(encoder, "blind_to", None)
-        self._encoder = encoder
-
-    @classmethod
-    def by(cls, encoder: Encoder, vectors: Tensor) -> Scaled:
-        """Scaled by the mean and spread of some vectors, (samples, features)."""
-        std, mean = torch.std_mean(vectors.double(), dim=0, correction=0)
-        # A feature that is always the same has no spread, on whatever scale it is.
-        std[std <= 1e-6 * mean.abs()] = 1.0
-        return cls(encoder, mean.float(), std.float())
-
-    def encode(self, images: Tensor) -> Encoding:
-        """(samples, features) -> logits and features."""
-        return self._encoder.encode((images - self.mean) / self.std)

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from driftwise.encoders.base import Encoder
+from driftwise.encoders.base import Encoder, Encodes, RawSamples
+from driftwise.encoders.digests import identity_of
 from driftwise.errors import UserError
 from driftwise.types import Encoding
 
@@ -24,10 +25,8 @@ BOOKKEEPING = 200
 class Cached:
     """A fixed encoder that encodes each image once, as long as there is room.
 
-    How many samples a network is given at once shows in the last digits of each output: the fastest
-    way to multiply depends on it. If only the missing samples were passed on, an encoding would
-    depend on what the cache held, and a resumed run could differ from one that was never stopped.
-    So the encoder is always given `PORTION` samples, filled up with blank ones.
+    It depends on the image alone (`encode_in_portions`), not on what the cache held: a resumed run
+    is as one that was never stopped.
     """
 
     fixed: ClassVar[bool] = True
@@ -42,6 +41,7 @@ class Cached:
         if max_bytes < 1:
             raise UserError(f"a cache needs room for something; got {max_bytes} bytes")
         self.name = encoder.name
+        self.identity = identity_of(encoder)
         self.networks: Sequence[nn.Module] = encoder.networks
         self._encoder = encoder
         self._max_bytes = max_bytes
@@ -58,17 +58,9 @@ class Cached:
         missing = [key for key in dict.fromkeys(keys) if key not in found]
         if missing:
             samples = torch.tensor([first[key] for key in missing])
-            fresh = self._encode(images.index_select(0, samples))
+            fresh = encode_in_portions(self._encoder, images.index_select(0, samples))
             found |= self._put(missing, fresh)
         return self._unpacked([found[key] for key in keys])
-
-    def _encode(self, images: Tensor) -> Encoding:
-        """In portions of one size, so that each sample's encoding depends on that sample alone."""
-        parts = []
-        for part in torch.split(images, PORTION):
-            blank = part.new_zeros(PORTION - len(part), *part.shape[1:])
-            parts.append(self._encoder.encode(torch.cat([part, blank]))[: len(part)])
-        return Encoding.concat(parts)
 
     def _put(self, keys: Sequence[bytes], encoding: Encoding) -> dict[bytes, bytes]:
         """Keep these, of which none is kept yet; the oldest make room. Returns them by key."""
@@ -120,8 +112,26 @@ class Cached:
             self._put(keys, Encoding(logits=state["logits"], features=state["features"]))
 
 
-def keys_of(images: Tensor) -> list[bytes]:
+def encode_in_portions(encoder: Encodes, images: Tensor) -> Encoding:
+    """Encode at least one sample so that each one's encoding depends on that sample alone.
+
+    How many samples a network is given at once shows in the last digits of each output: the fastest
+    way to multiply depends on it. So it is always given `PORTION` of them, filled up with blank ones.
+    """
+    parts = []
+    for part in torch.split(images, PORTION):
+        blank = part.new_zeros(PORTION - len(part), *part.shape[1:])
+        parts.append(encoder.encode(torch.cat([part, blank]))[: len(part)])
+    return Encoding.concat(parts)
+
+
+def keys_of(images: RawSamples) -> list[bytes]:
     """A digest of each sample's content, equal only for equal samples of equal shape and type."""
+    if not isinstance(images, Tensor):
+        texts = (str(text).encode(errors="surrogatepass") for text in images)
+        return [
+            hashlib.blake2b(each, digest_size=KEY_BYTES, key=b"text").digest() for each in texts
+        ]
     if not len(images):
         return []
     kind = f"{images.dtype} {tuple(images.shape[1:])}".encode()

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from driftwise.encoders.base import Encoder, EncoderContext
+from driftwise.encoders.identity import IdentityEncoder
 from driftwise.encoders.pretrained import EfficientNetEncoder, ResNet18Encoder, is_installed
 from driftwise.encoders.random_network import RandomEncoder
 from driftwise.errors import UserError
@@ -37,8 +38,10 @@ def best_encoder(context: EncoderContext) -> Encoder:
 
     EfficientNet first, whose weights come with a package and are pinned, then ResNet-18, which
     found as much in as much time (`benchmarks/detect_content.py`). The random one is left for what
-    is no image in grey or colour, and for where neither is installed.
+    is no image in grey or colour, and for where neither is installed. Vectors stay as they are.
     """
+    if len(context.image_shape) == 1:
+        return IdentityEncoder(context)
     if len(context.image_shape) != 3 or context.image_shape[2] not in (1, 3):
         return RandomEncoder(context)
     if is_installed():

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from driftwise.encoders.digests import digest_of_text, digest_of_values
 from driftwise.errors import UserError
 from driftwise.models.head import encode_all, find_head, has_features
 from driftwise.models.imagenet_resnet import digest_of
@@ -25,7 +26,18 @@ class OwnEncoder:
 
     fixed: ClassVar[bool] = True
 
-    def __init__(self, network: nn.Module | Callable[[Tensor], Any]) -> None:
+    def __init__(
+        self,
+        network: nn.Module | Callable[[Any], Any],
+        *,
+        preprocess: Callable[[Tensor], Any] = to_input,
+        identity: str | None = None,
+    ) -> None:
+        """`preprocess`: stored samples to inputs, (samples, height, width, channels) for images.
+
+        `identity`: a text that changes whenever the outputs may: the name and version of a function.
+        What a network computes is known by its weights and its source, without one.
+        """
         kind = type(network) if isinstance(network, nn.Module) else network
         self.name = f"{kind.__module__}.{getattr(kind, '__qualname__', type(kind).__qualname__)}"
         self.networks: Sequence[nn.Module] = ()
@@ -36,11 +48,17 @@ class OwnEncoder:
             self.networks = (network,)
             self._call = network
         self._searched = False
+        self._preprocess = preprocess
+        self.identity = None
+        if identity is not None:
+            self.identity = digest_of_text(self.name, identity)
+        elif self.networks:
+            self.identity = digest_of_values(self.name, network, preprocess)
 
     @torch.no_grad()
     def encode(self, images: Tensor) -> Encoding:
         """(samples, height, width, channels) -> logits and features."""
-        parts = [to_input(part) for part in torch.split(images, 512)]
+        parts = [self._preprocess(part) for part in torch.split(images, 512)]
         for network in self.networks:
             if not self._searched:
                 find_head(network, parts[0][:2])

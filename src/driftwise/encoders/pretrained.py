@@ -18,6 +18,7 @@ import torch.nn.functional as F  # noqa: N812  (torch's own convention)
 from torch import Tensor, nn
 
 from driftwise.encoders.base import EncoderContext
+from driftwise.encoders.digests import digest_of_text
 from driftwise.errors import UserError
 from driftwise.files import reason
 from driftwise.models.head import encode_all
@@ -90,6 +91,7 @@ class PretrainedEncoder:
         prepared = Prepared(network, channels=3, mean=means, std=stds)
         self._network = Resized(prepared, size=size).eval().requires_grad_(False)
         self.name = f"{name} bilinear {size}x{size}"
+        self.identity = digest_of_text(self.name, *mean, *std)
         self.networks: Sequence[nn.Module] = (self._network,)
 
     def encode(self, images: Tensor) -> Encoding:

@@ -10,8 +10,10 @@ from torch import Tensor, nn
 
 from driftwise import rng
 from driftwise.encoders.base import EncoderContext
+from driftwise.encoders.digests import digest_of_text
 from driftwise.models.cnn import SmallCNN
 from driftwise.models.head import encode_all
+from driftwise.models.imagenet_resnet import digest_of
 from driftwise.models.inputs import to_input
 from driftwise.models.mlp import MLP
 from driftwise.types import Encoding
@@ -44,6 +46,7 @@ class RandomEncoder:
         self._network.eval().requires_grad_(False)
         size = "x".join(map(str, context.image_shape))
         self.name = f"random {size} {outputs} {width} seed {context.seed}"
+        self.identity = digest_of_text(self.name, digest_of(self._network))
         self.networks: Sequence[nn.Module] = (self._network,)
 
     def encode(self, images: Tensor) -> Encoding:

@@ -15,6 +15,9 @@ ORIGINAL = 0
 """The number of the original concept, which no transform has changed."""
 
 SCOPES = ("since-last-event", "all-seen")
+"""The classes of an event that are named by a word."""
+RULES = (*SCOPES, "all-present")
+"""The same where events are placed by rule."""
 
 
 @dataclass(frozen=True, kw_only=True)

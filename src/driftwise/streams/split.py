@@ -1,4 +1,7 @@
-"""Cuts a data set's samples into disjoint parts, each class (and domain) in the same proportions."""
+"""Cuts a data set's samples into disjoint parts, each class (and domain) in the same proportions.
+
+Samples of one group (`Dataset.groups`) stay together.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +25,16 @@ def cut(
     classes: np.ndarray,
     fractions: Sequence[float],
     generator: torch.Generator,
+    domains: np.ndarray | None = None,
     groups: np.ndarray | None = None,
 ) -> tuple[np.ndarray, ...]:
     """Disjoint, stratified parts of the samples, one per fraction, as ascending sample numbers.
 
     A class is cut at the rounded cumulative fractions, so that none of its parts is off by more
-    than one sample. `groups` (domains) are spread over the parts in the same proportions as far as
-    whole samples allow: however small they are, no part of the class goes short because of them.
-    Fractions must add up to one.
+    than one sample. Domains are spread over the parts in the same proportions as far as whole
+    samples allow: however small they are, no part of the class goes short because of them. Samples
+    of one group go to one part; the fractions then hold as far as whole groups allow. Fractions
+    must add up to one.
 
     >>> labels = np.array([0] * 10 + [1] * 10)
     >>> [len(part) for part in cut(labels, (0.6, 0.2, 0.2), torch.Generator().manual_seed(0))]
@@ -37,12 +42,14 @@ def cut(
     """
     if abs(sum(fractions) - 1) > 1e-9 or min(fractions) < 0:
         raise ValueError(f"fractions must be positive and add up to 1; got {tuple(fractions)}")
+    if groups is not None:
+        return _whole_groups(classes, fractions, generator, domains, groups)
     pieces: list[list[np.ndarray]] = [[] for _ in fractions]
     for label in np.unique(classes):
         samples = np.flatnonzero(classes == label)
         samples = samples[torch.randperm(len(samples), generator=generator).numpy()]
-        if groups is not None:
-            samples = _interleaved(samples, groups[samples], generator)
+        if domains is not None:
+            samples = _interleaved(samples, domains[samples], generator)
         edges = np.rint(np.cumsum(fractions)[:-1] * len(samples)).astype(int)
         for piece, part in zip(pieces, np.split(samples, edges), strict=True):
             piece.append(part)
@@ -50,18 +57,45 @@ def cut(
     return tuple(np.sort(np.concatenate([empty, *piece])) for piece in pieces)
 
 
-def _interleaved(samples: np.ndarray, groups: np.ndarray, generator: torch.Generator) -> np.ndarray:
-    """The samples in an order in which every stretch holds each group in the same proportion."""
-    names, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+def _interleaved(
+    samples: np.ndarray, domains: np.ndarray, generator: torch.Generator
+) -> np.ndarray:
+    """The samples in an order in which every stretch holds each domain in the same proportion."""
+    names, domain, sizes = np.unique(domains, return_inverse=True, return_counts=True)
     if len(names) == 1:
         return samples
     position = np.empty(len(samples))
-    by_group = np.argsort(group, kind="stable")
+    by_domain = np.argsort(domain, kind="stable")
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    position[by_group] = np.arange(len(samples)) - starts[group[by_group]]
-    # A group of few samples must not always have them at the same places.
+    position[by_domain] = np.arange(len(samples)) - starts[domain[by_domain]]
+    # A domain of few samples must not always have them at the same places.
     offset = torch.rand(len(names), generator=generator).numpy()
-    return samples[np.argsort((position + offset[group]) / sizes[group], kind="stable")]
+    return samples[np.argsort((position + offset[domain]) / sizes[domain], kind="stable")]
+
+
+def _whole_groups(
+    classes: np.ndarray,
+    fractions: Sequence[float],
+    generator: torch.Generator,
+    domains: np.ndarray | None,
+    groups: np.ndarray,
+) -> tuple[np.ndarray, ...]:
+    """Parts of whole groups: each goes, large ones first, where its classes are scarcest."""
+    strata = classes if domains is None else classes * (int(domains.max(initial=0)) + 1) + domains
+    _, stratum = np.unique(strata, return_inverse=True)
+    names, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    counts = np.zeros((len(names), int(stratum.max(initial=-1)) + 1))
+    np.add.at(counts, (group, stratum), 1)
+    wanted = np.outer(fractions, counts.sum(axis=0))
+    left = wanted.copy()
+    part_of = np.zeros(len(names), dtype=np.int64)
+    shuffled = torch.randperm(len(names), generator=generator).numpy()
+    for number in shuffled[np.argsort(-sizes[shuffled], kind="stable")]:
+        here = counts[number] > 0
+        scarcity = (left[:, here] / np.maximum(wanted[:, here], 1e-9)) @ counts[number, here]
+        part_of[number] = np.argmax(np.where(np.array(fractions) > 0, scarcity, -np.inf))
+        left[part_of[number]] -= counts[number]
+    return tuple(np.flatnonzero(part_of[group] == part) for part in range(len(fractions)))
 
 
 def make_parts(
@@ -90,9 +124,12 @@ def make_parts(
     def parts_of(
         samples: np.ndarray, fractions: Sequence[float], generator: torch.Generator
     ) -> list[np.ndarray]:
-        domains = None if dataset.domains is None else dataset.domains[samples]
+        columns = (
+            None if column is None else column[samples]
+            for column in (dataset.domains, dataset.groups)
+        )
         return [
-            samples[part] for part in cut(dataset.labels[samples], fractions, generator, domains)
+            samples[part] for part in cut(dataset.labels[samples], fractions, generator, *columns)
         ]
 
     samples = np.arange(len(dataset.labels))
@@ -129,8 +166,8 @@ def _thinned(dataset: Dataset, max_per_class: int, generator: torch.Generator) -
         learned = len(mine) * (1 - TEST) if is_test is None else np.count_nonzero(~scored)
         share = min(1.0, max_per_class / learned) if learned else 1.0
         for samples in (mine[~scored], mine[scored]):
-            groups = None if dataset.domains is None else dataset.domains[samples]
-            part, _ = cut(dataset.labels[samples], (share, 1 - share), generator, groups)
+            domains = None if dataset.domains is None else dataset.domains[samples]
+            part, _ = cut(dataset.labels[samples], (share, 1 - share), generator, domains)
             kept.append(samples[part])
     return np.sort(np.concatenate(kept))
 

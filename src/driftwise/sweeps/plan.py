@@ -16,10 +16,11 @@ from typing import Any
 
 import yaml
 
-from driftwise.config.custom import NO_SOURCE, is_import_path
+from driftwise.config.custom import NO_SOURCE
 from driftwise.config.fields import fields_of
 from driftwise.config.files import OWN_DATA
 from driftwise.config.presets import REALIGN_NOTHING, RULE, STORE_NO_LOGITS, resolve
+from driftwise.config.registry import CATALOGUE
 from driftwise.config.schema import RunConfig
 from driftwise.config.speed import fast as make_fast
 from driftwise.datasets.catalogue import by_name
@@ -189,7 +190,7 @@ def _digest(config: Mapping[str, Any]) -> str:
     left_out = {"data_identity"}
     if config["method"] in STORE_NO_LOGITS or config["adaptation"] in REALIGN_NOTHING:
         left_out.add("realigned_logits")
-    if config["benchmark"] not in OWN_DATA and not is_import_path(config["benchmark"]):
+    if config["benchmark"] not in OWN_DATA and config["benchmark"] in CATALOGUE["benchmark"]:
         left_out.add("data")  # its folder on a machine makes no other run
     # A setting that later versions add does not rename the runs that leave it as it is.
     plain = {
