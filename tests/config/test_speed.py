@@ -50,7 +50,7 @@ def test_threads_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
     monkeypatch.setattr(speed, "_seconds", lambda: {1: 3.0}.get(torch.get_num_threads(), 2.0))
-    monkeypatch.setattr(speed.os, "sched_getaffinity", lambda _: range(2))
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(2))
     before = torch.get_num_threads()
     assert speed._fastest_threads.__wrapped__() == 2
     assert torch.get_num_threads() == before

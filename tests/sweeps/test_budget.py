@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sweep_tools import Notes, tiny_plan
@@ -28,7 +29,11 @@ class Clock:
 @pytest.fixture
 def plan() -> Plan:
     """Four groups (two methods, two seeds) of two runs of two tasks, one of which is shared."""
-    axes = {"method": ["er", "der++"], "adaptation": ["vanilla", "amr"], "seed": [0, 1]}
+    axes: dict[str, Any] = {
+        "method": ["er", "der++"],
+        "adaptation": ["vanilla", "amr"],
+        "seed": [0, 1],
+    }
     return tiny_plan(axes=axes, num_drifts=1)
 
 

@@ -154,7 +154,12 @@ def test_at_the_branch_a_checkpoint_is_that_of_the_run_by_itself(tmp_path: Path)
 def test_no_adaptation_does_anything_before_a_class_is_found_drifted(
     name: str,
 ) -> None:
-    changes = {"adaptation": name, "num_drifts": 0, "detector": "combined", "buffer_size": 40}
+    changes: dict[str, Any] = {
+        "adaptation": name,
+        "num_drifts": 0,
+        "detector": "combined",
+        "buffer_size": 40,
+    }
     (one,) = tiny_plan(axes={"seed": [0]}, **changes).runs
     (vanilla,) = tiny_plan(axes={"seed": [0]}, **changes | {"adaptation": "vanilla"}).runs
     loop, other = assemble(one.config), assemble(vanilla.config)
