@@ -141,9 +141,10 @@ class DriftLoop:
         shape = input_shape_of(stream.image_shape)
         if isinstance(learner, Learner):
             find_head(learner.network, to_input(stream.blank, learner.device))
-        raw_shape = input_shape_of(stream.raw_shape)
         frozen: Sequence[nn.Module] = getattr(stream.encoder, "networks", ())
-        cost = sum(per_sample(network, raw_shape).forward for network in frozen)
+        cost = sum(
+            per_sample(network, input_shape_of(stream.raw_shape)).forward for network in frozen
+        )
         stream.book_encodings(lambda count: ledger.add_flops(count * cost, otherwise="train"))
         meter = FlopMeter(ledger.add_flops)
         for network in learner.networks:
