@@ -24,6 +24,7 @@ from driftwise.cli.common import (
 )
 from driftwise.cli.data import add_data_command
 from driftwise.cli.detect import add_detect_command
+from driftwise.cli.serve import add_serve_command
 from driftwise.cli.sweep import add_sweep_commands
 from driftwise.config import registry
 from driftwise.config.custom import CustomPart, in_one_line, place_of
@@ -236,6 +237,7 @@ def parser() -> OneLineParser:
     add_sweep_commands(commands)
     add_detect_command(commands)
     add_data_command(commands)
+    add_serve_command(commands)
 
     listing = add_command(commands, "list", _list, "every component and its options, by kind")
     listing.add_argument("--json", action="store_true", help="as JSON")

@@ -227,7 +227,7 @@ class RunFolder:
             file.flush()
             os.fsync(file.fileno())
             if checkpoint.exists():
-                _keep_as(checkpoint, self._own(PREVIOUS))
+                keep_as(checkpoint, self._own(PREVIOUS))
 
     def load_checkpoint(self, warn: Warn = _ignore) -> Any:
         """The state saved last, None if there is none; events and records after it are dropped.
@@ -245,7 +245,7 @@ class RunFolder:
         if file == self.path / PREVIOUS:
             with writing(self.path / CHECKPOINT):
                 # Now, or the next one saved would have a damaged one beside it for a moment.
-                _keep_as(file, self.path / CHECKPOINT)
+                keep_as(file, self.path / CHECKPOINT)
         self._events.undo_rotation(self.path / OLDER_EVENTS, saved["events"])
         self._events.return_to(saved["events"])
         self._records.return_to(saved["records"])
@@ -625,7 +625,7 @@ def _write_config(path: Path, config: Mapping[str, JSON]) -> None:
 # Checkpoints
 
 
-def _keep_as(file: Path, name: Path) -> None:
+def keep_as(file: Path, name: Path) -> None:
     """Let a file be found under another name too, in one step."""
     temporary = temporary_beside(name)
     try:
