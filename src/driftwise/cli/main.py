@@ -16,6 +16,7 @@ import driftwise
 from driftwise.cli.common import (
     add_command,
     add_output_flags,
+    add_speed_flag,
     display,
     folder,
     print_outcome,
@@ -187,6 +188,7 @@ def parser() -> OneLineParser:
             metavar="FILE",
             help="settings from a YAML or JSON file, e.g. the config.json of another run",
         )
+        add_speed_flag(each)
         each.add_argument("--out", **out)
         each.add_argument(
             "--resume",
@@ -454,7 +456,12 @@ def _config(arguments: argparse.Namespace) -> RunConfig:
     """The config that the file and the flags describe together."""
     values, options = _given(arguments)
     config = RunConfig(**values)
-    return changed(config, options=_options(arguments, config, options))
+    config = changed(config, options=_options(arguments, config, options))
+    if arguments.speed == "exact":
+        return config
+    from driftwise.config.speed import fast
+
+    return fast(config, given=values)
 
 
 def _options(
