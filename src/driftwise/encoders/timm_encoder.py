@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from driftwise import rng
 from driftwise.encoders import hub
 from driftwise.encoders.base import EncoderContext, import_library
 from driftwise.encoders.pretrained import PretrainedEncoder, check_size
@@ -42,7 +43,8 @@ class TimmEncoder(PretrainedEncoder):
         if made["pretrained"]:
             file = weights or _weights_of(timm, model)
             made["pretrained_cfg_overlay"] = {"file": str(file)}
-        network = _create(timm, model, made, size)
+        with rng.as_global(rng.fork(0, "encoder", model)):  # weights that no file gives
+            network = _create(timm, model, made, size)
         expects = timm.data.resolve_model_data_config(network)
         digest = digest_of(network)  # before it is split
         super().__init__(

@@ -19,6 +19,7 @@ BLOCKS = (
 class MobileNetV2(nn.Module):
     """3.5 million weights; 1,280 features and 1,000 classes.
 
+    >>> import torch
     >>> with torch.device("meta"):
     ...     network = MobileNetV2()
     >>> sum(p.numel() for p in network.parameters())
