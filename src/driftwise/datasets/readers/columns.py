@@ -191,13 +191,12 @@ def _parsed(texts: np.ndarray) -> np.ndarray:
 def _open_parquet(path: Path) -> Table:
     for library in ("polars", "pandas"):
         try:
-            module = importlib.import_module(library)
-        except ImportError:
+            frame = importlib.import_module(library).read_parquet(path)
+        except ImportError:  # of the library, or of what it reads Parquet with
             continue
-        try:
-            frame = module.read_parquet(path)
         except Exception as error:  # each engine has errors of its own
-            raise UserError(f"{path}: cannot be read as Parquet ({error})") from error
+            reason = " ".join(str(error).split())
+            raise UserError(f"{path}: cannot be read as Parquet ({reason})") from error
         return _frame(frame, str(path))
     raise UserError(f"{path}: reading Parquet needs pandas or polars: {INSTALL}")
 
