@@ -14,6 +14,7 @@ from driftwise.array_checks import refuse_odd
 from driftwise.config.custom import is_import_path
 from driftwise.config.learners import first_line
 from driftwise.encoders import load
+from driftwise.encoders.base import check_samples
 from driftwise.encoders.digests import identity_of
 from driftwise.encoders.names import LIBRARIES
 from driftwise.errors import UserError
@@ -40,6 +41,7 @@ class FrozenEncoder:
     def vectors(self, x: Any, width: int | None) -> Tensor:
         """Samples as they came -> (samples, d); `width`: d, where it is known already."""
         samples = _as_samples(x)
+        check_samples(self._encoder, samples)
         if not len(samples) and width is not None:
             return torch.zeros(0, width)
         try:

@@ -739,7 +739,8 @@ class LiveLearner:
         """Samples as the learner takes them."""
         if self._frozen is None:
             return x
-        return self._frozen.vectors(x, self._inputs.shape and self._inputs.shape[0])
+        shape = self._inputs.shape
+        return self._frozen.vectors(x, None if shape is None else shape[0])
 
     def _shown(self, request: Request) -> Request:
         """A request with samples as they came."""
