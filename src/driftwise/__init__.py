@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from driftwise.detect.standalone import DriftDetector
     from driftwise.drift_loop import DriftLoop
     from driftwise.errors import RunFailure, UserError
+    from driftwise.hybrid_learner import HybridLearner
     from driftwise.learner import Learner
     from driftwise.live.estimator import LiveClassifier
     from driftwise.live.live_learner import LiveLearner
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "AnalyticLearner": "driftwise.analytic_learner",
+    "HybridLearner": "driftwise.hybrid_learner",
     "DriftDetector": "driftwise.detect.standalone",
     "DriftLoop": "driftwise.drift_loop",
     "Learner": "driftwise.learner",
@@ -55,6 +57,7 @@ __all__ = [
     "AnalyticLearner",
     "DriftDetector",
     "DriftLoop",
+    "HybridLearner",
     "Learner",
     "LiveClassifier",
     "LiveLearner",

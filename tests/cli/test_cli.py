@@ -204,6 +204,7 @@ def test_a_run_reports_its_progress_in_plain_lines_and_its_outcome_apart(
     assert not re.search(r"[\x00-\x09\x0b-\x1f]", outcome.err), "no control characters in a file"
 
 
+@pytest.mark.usefixtures("one_figure")
 @pytest.mark.parametrize(
     "command",
     [

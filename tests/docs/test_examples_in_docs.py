@@ -124,7 +124,7 @@ def test_a_network_and_a_data_set_given_as_objects() -> None:
     assert result["faa"] > 20
 
 
-@executes("docs/vectors.md", "from_table")
+@executes("docs/vectors.md", "from_table", "HybridLearner")
 def test_a_table_is_learned_without_rehearsal(capsys: pytest.CaptureFixture[str]) -> None:
     found = run_block("docs/vectors.md", "from_table")
     last = found["task"]
@@ -133,6 +133,8 @@ def test_a_table_is_learned_without_rehearsal(capsys: pytest.CaptureFixture[str]
     assert last.accuracy > 90
     assert last.labels["adaptation"] == 2 * 4 * 5
     assert "40 labels" in capsys.readouterr().out.splitlines()[-1]
+    exec(block("docs/vectors.md", "HybridLearner"), found)
+    assert capsys.readouterr().out.count("%") == 3
 
 
 @executes("docs/run_folder.md", "result.json")

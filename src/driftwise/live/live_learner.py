@@ -735,7 +735,8 @@ class LiveLearner:
             self._snapshots = NetworkSnapshots(network, predictable)
         else:
             span = min(self._settings.average_steps, 1 + learner.steps / 10)
-            averages = span > 0 and network is learner.network
+            # A method that averages by itself predicts with another network than it trains.
+            averages = span > 0 and getattr(network, "trained", network) is learner.network
             decay = math.exp((self._snapshot_step - learner.steps) / span) if averages else 0.0
             self._snapshots.renew(network, predictable, decay=decay)
         self._snapshot_step = learner.steps

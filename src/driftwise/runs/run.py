@@ -186,6 +186,8 @@ def run_in(
     if config.keep_features:
         listeners.append(FeatureLog(folder, loop.stream, loop.learner, loop.ledger, warn))
 
+    raw_shape = list(loop.stream.raw_shape)
+
     def save(task_state: TaskState | None) -> None:
         folder.save_checkpoint(
             {
@@ -194,6 +196,7 @@ def run_in(
                 "midway": None if task_state is None else task_state_to_plain(task_state),
                 "image_shape": list(loop.stream.image_shape),
                 "class_names": list(loop.stream.class_names),
+                **({} if loop.stream.encoder is None else {"raw_shape": raw_shape}),
             }
         )
 

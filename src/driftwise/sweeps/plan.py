@@ -201,7 +201,9 @@ def _digest(config: Mapping[str, Any]) -> str:
 @functools.cache
 def _defaults() -> dict[str, Any]:
     # What the rule has always been, for settings that a preset may now choose: ids stay.
-    settled_before = {name: RULE[name] for name in ("detector", "realigned_logits")}
+    settled_before = {
+        name: RULE[name] for name in ("detector", "realigned_logits", "monitor_labels")
+    }
     return {**RunConfig().to_json(), **settled_before}
 
 
