@@ -75,8 +75,8 @@ class Settings:
     """samples that a fingerprint keeps of each class"""
     monitor: Literal["holdout", "test"] | None = None
     """which samples a detector monitors: by default held-out ones; or, as published, the test set"""
-    monitor_labels: Literal["given", "predicted", "unknown"] = "given"
-    """what is known of monitored samples: their classes, which are recorded as labels; predicted
+    monitor_labels: Literal["given", "predicted", "unknown"] | None = None
+    """what is known of monitored samples: by default their classes, which are recorded as labels; predicted
     classes; or nothing, so that all classes are checked and adapted to as one, and a changed mix of
     classes counts as drift"""
     checked: Literal["all-known", "just-drifted"] | None = None
