@@ -41,7 +41,6 @@ from driftwise.adapt import Realign, Relearn, Vanilla
 from driftwise.adapt.base import Adaptation
 from driftwise.config.presets import BENCHMARKS
 from driftwise.datasets import library
-from driftwise.encoders.identity import IdentityEncoder
 from driftwise.protocols import AdaptationContext
 from driftwise.types import AdaptationResult, Dataset, Samples, Verdict
 
@@ -194,8 +193,7 @@ def stream_of(name: str, seed: int) -> dw.streams.Stream:
 
 def loop_of(arm: str, fresh: int, seed: int) -> dw.DriftLoop:
     """The loop of an arm, over class statistics."""
-    options: dict[str, Any] = {"monitor_labels": "unknown", "adaptation": Realign()}
-    options |= {
+    by_arm: dict[str, dict[str, Any]] = {
         "nothing": {"detector": dw.detect.Never(), "adaptation": Vanilla()},
         "realigned": {},
         "by-class": {"monitor_labels": "given"},
@@ -203,11 +201,12 @@ def loop_of(arm: str, fresh: int, seed: int) -> dw.DriftLoop:
         "added": {"adaptation": Added()},
         "window": {"detector": dw.detect.Always(), "adaptation": Window()},
         "all": {"adaptation": Relearn(flush=True)},
-    }[arm]
+    }
+    options = {"monitor_labels": "unknown", "adaptation": Realign(), **by_arm[arm]}
     learner = dw.AnalyticLearner(dw.methods.SLDA(shrinkage=None), fresh_samples=max(1, fresh))
     return dw.DriftLoop(
         learner,
-        encoder=IdentityEncoder,
+        encoder=encoders.IdentityEncoder,
         reference="fingerprint",
         fingerprint_size=100,
         seed=seed,
@@ -215,7 +214,7 @@ def loop_of(arm: str, fresh: int, seed: int) -> dw.DriftLoop:
     )
 
 
-def measure(name: str, arm: str, fresh: int, seed: int, commit: str) -> Outcome:
+def measure(name: str, arm: str, fresh: int, seed: int, *, commit: str) -> Outcome:
     """One run."""
     began = time.perf_counter()
     stream = stream_of(name, seed)
@@ -249,7 +248,7 @@ def measure(name: str, arm: str, fresh: int, seed: int, commit: str) -> Outcome:
 def _of_samples(record: Any) -> float:
     entries = record.scores.confusion
     right = sum(count for true, predicted, count in entries if true == predicted)
-    return 100 * right / sum(count for _, _, count in entries)
+    return float(100 * right / sum(count for _, _, count in entries))
 
 
 def export(name: str, fresh: int, seed: int, folder: Path) -> None:
@@ -300,7 +299,9 @@ def append(outcome: Outcome, file: Path = RESULTS) -> None:
         writer.writerow(dataclasses.asdict(outcome))
 
 
-def trials(streams: Sequence[str], arms: Sequence[str], seeds: Sequence[int]) -> Iterator[Any]:
+def trials(
+    streams: Sequence[str], arms: Sequence[str], seeds: Sequence[int]
+) -> Iterator[tuple[str, str, int, int]]:
     """Stream, arm, fresh labels and seed of every run, a seed of everything first."""
     for seed in seeds:
         for name in streams:
@@ -343,7 +344,7 @@ def main() -> None:
     for trial in trials(options.streams, options.arms, options.seeds):
         if trial in done:
             continue
-        outcome = measure(*trial, commit)
+        outcome = measure(*trial, commit=commit)
         append(outcome, options.out)
         print(*dataclasses.asdict(outcome).values(), flush=True)
 
