@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from driftwise.report.run import clean
+from driftwise.report.saved_run import clean
 from driftwise.report.style import DRIFT
 from driftwise.report.table import Head, Item, Table
 
