@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from driftwise.runs.predictor import Predictor, load
     from driftwise.runs.run import resume, run
     from driftwise.scaling import Scaling
+    from driftwise.serve.client import Client
 
 _HOMES = {
     "AnalyticLearner": "driftwise.analytic_learner",
+    "Client": "driftwise.serve.client",
     "HybridLearner": "driftwise.hybrid_learner",
     "DriftDetector": "driftwise.detect.standalone",
     "DriftLoop": "driftwise.drift_loop",
@@ -55,6 +57,7 @@ _PACKAGES = ("adapt", "datasets", "detect", "encoders", "methods", "models", "st
 
 __all__ = [
     "AnalyticLearner",
+    "Client",
     "DriftDetector",
     "DriftLoop",
     "HybridLearner",
