@@ -101,12 +101,12 @@ def save_photos(folder: Path) -> None:
             image.save(folder / name / f"{shot}.jpg")
 
 
-@executes("docs/own_data.md", "load_own")
+@executes("docs/own_data.md", "size=32")
 def test_your_own_images_take_five_lines_or_one_file() -> None:
     page = "docs/own_data.md"
     save_photos(Path("photos"))
-    assert len([line for line in block(page, "load_own").splitlines() if line.strip()]) <= 5
-    assert run_block(page, "load_own")["result"]["class_names"] == ["cat", "dog"]
+    assert len([line for line in block(page, "size=32").splitlines() if line.strip()]) <= 5
+    assert run_block(page, "size=32")["result"]["class_names"] == ["cat", "dog"]
 
     (yaml,) = re.findall(r"```yaml\n(.*?)```", PAGES[page], re.DOTALL)
     Path("photos.yaml").write_text(yaml)
@@ -115,6 +115,21 @@ def test_your_own_images_take_five_lines_or_one_file() -> None:
     assert cli.command(words) == 0
     (event,) = result_of("runs/photos-from-file")["drift_events"]
     assert (event["transform"], event["kind"]) == ("rotation+gaussian-noise", "partial")
+
+
+@executes("docs/own_data.md", "readings.csv")
+def test_a_table_becomes_a_data_set() -> None:
+    data = run_block("docs/own_data.md", "readings.csv")["data"]
+    assert (data.feature_names, data.class_names) == (("width", "height"), ("even", "odd"))
+    assert data.domain_names == tuple(f"period {number}" for number in range(1, 5))
+
+
+@executes("docs/detection.md", "from_table")
+def test_the_sensor_that_moved_is_named() -> None:
+    found = run_block("docs/detection.md", "from_table")
+    assert found["report"].names("drifted") == ["neon"]
+    assert found["moved"].name == "sensor 4"
+    assert found["moved"].shift == pytest.approx(2, abs=0.4)
 
 
 @executes("docs/custom_parts.md", "own-objects")

@@ -296,14 +296,23 @@ def begin_from(folder: RunFolder, loop: DriftLoop, shared: Path) -> int:
     return folder.begin_from(shared, adaptation=loop.adaptation_state.state_dict())
 
 
+MAX_VECTORS = 100
+"""feature vectors of a drifted class that are kept for the report, before and after its drift"""
+
+
 def save_samples(folder: RunFolder, stream: Stream) -> None:
-    """Keep an image of each drifted class before and after its drift, for the report."""
+    """Keep an image of each drifted class before and after its drift, or vectors, for the report."""
     before, after, tasks = [], [], []
     for event in stream.schedule.events:
         for label in sorted(event.concepts):
-            before.append(stream.raw_samples("test", [label], event.task - 1)[:1])
-            after.append(stream.raw_samples("test", [label], event.task)[:1])
-            tasks.extend([event.task] * len(after[-1]))
+            sides = [
+                stream.raw_samples("test", [label], task) for task in (event.task - 1, event.task)
+            ]
+            most = MAX_VECTORS if sides[0].images.ndim == 2 else 1
+            count = min(most, *map(len, sides))
+            before.append(sides[0][:count])
+            after.append(sides[1][:count])
+            tasks.extend([event.task] * count)
     if tasks:
         tensors = {
             "before": torch.cat([samples.images for samples in before]),
@@ -311,6 +320,9 @@ def save_samples(folder: RunFolder, stream: Stream) -> None:
             "labels": torch.cat([samples.labels for samples in after]),
             "tasks": torch.tensor(tasks),
         }
+        if stream.feature_names:
+            names = "\n".join(name.replace("\n", " ") for name in stream.feature_names).encode()
+            tensors["feature_names"] = torch.frombuffer(bytearray(names), dtype=torch.uint8)
         folder.save_arrays("samples", tensors)
 
 
