@@ -26,7 +26,7 @@ from driftwise.live.components import can_grow, num_outputs_of
 from driftwise.live.concurrency import FAST_SWITCHING, PREDICTIONS_FIRST, NetworkSnapshots
 from driftwise.live.engine import MODES, BatchOutcome, LiveEngine, Mode
 from driftwise.live.events import EventCallback
-from driftwise.live.inputs import UNKNOWN, InputBatch, InputReader, ids_from, labels_from
+from driftwise.live.input_reader import UNKNOWN, InputBatch, InputReader, ids_from, labels_from
 from driftwise.live.labels import CLOSED, Answer, Inbox, LabelCallback, LabelRequester, Request
 from driftwise.live.reporter import Observation, Reporter, prometheus_text
 from driftwise.live.settings import refuse_unknown, settings_from, to_json
