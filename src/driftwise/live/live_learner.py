@@ -27,7 +27,7 @@ from driftwise.live.concurrency import FAST_SWITCHING, PREDICTIONS_FIRST, Networ
 from driftwise.live.engine import MODES, BatchOutcome, LiveEngine, Mode
 from driftwise.live.events import EventCallback
 from driftwise.live.frozen import FrozenEncoder, names_code
-from driftwise.live.inputs import UNKNOWN, InputBatch, InputReader, ids_from, labels_from
+from driftwise.live.input_reader import UNKNOWN, InputBatch, InputReader, ids_from, labels_from
 from driftwise.live.labels import CLOSED, Answer, Inbox, LabelCallback, LabelRequester, Request
 from driftwise.live.reporter import Observation, Reporter, prometheus_text
 from driftwise.live.settings import refuse_unknown, settings_from, to_json
