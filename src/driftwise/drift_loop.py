@@ -22,6 +22,7 @@ from driftwise.detect import (
 from driftwise.detect.base import KnownLabels
 from driftwise.encoders.encoding_cache import Cached
 from driftwise.errors import UserError
+from driftwise.hybrid_learner import HybridLearner
 from driftwise.learner import Learner
 from driftwise.loop import DriftHandler, Silent, run_tasks
 from driftwise.metrics import FlopMeter, Ledger, Scores, of_call, score
@@ -62,7 +63,7 @@ class DriftLoop:
 
     def __init__(
         self,
-        learner: Learner | AnalyticLearner,
+        learner: Learner | AnalyticLearner | HybridLearner,
         *,
         detector: BindsDetector | Callable[[DetectorContext], Detector] | None = None,
         adaptation: Adaptation | None = None,
@@ -92,7 +93,7 @@ class DriftLoop:
             label_budget: labels that adaptation may use at most. None: no limit.
             seed: what the detector's permutations and the choice of labelled samples are drawn from.
         """
-        # An analytic learner does all that the loop asks of a learner; it has no network.
+        # The others do all that the loop asks of a learner.
         self.learner = cast("Learner", learner)
         self.adaptation = Realign() if adaptation is None else adaptation
         self.adaptation_state = PartState(self.adaptation, "adaptation")
@@ -137,7 +138,7 @@ class DriftLoop:
         self._stream = stream
         learner, ledger = self.learner, self.ledger
         shape = input_shape_of(stream.image_shape)
-        if isinstance(learner, Learner):
+        if learner.networks:
             find_head(learner.network, to_input(stream.blank, learner.device))
         cost = 0 if (encode := stream.encode_two) is None else of_call(encode) // 2
         stream.book_encodings(lambda count: ledger.add_flops(count * cost, otherwise="train"))

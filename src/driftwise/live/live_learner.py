@@ -475,6 +475,14 @@ class LiveLearner:
             )
 
     @property
+    def requested(self) -> Samples:
+        """The samples of `open_requests` as they came; their classes are not predicted anew."""
+        with self._exclusive():
+            if self._engine is None:
+                return no_samples(self._inputs.shape or (1,), self._inputs.dtype)
+            return self._engine.window.requested.samples()
+
+    @property
     def accuracy(self) -> float | None:
         """Fraction of correct predictions among the last 1,000 labelled samples; None: no such."""
         return self._reporter.accuracy
@@ -510,7 +518,7 @@ class LiveLearner:
             raise
         self._retry_at = None
 
-    def close(self) -> None:
+    def close(self, *, save: bool = True) -> None:
         """Save, if there is a folder, and release it; nothing can be observed afterwards.
 
         A batch that broke off is not saved. A close that a callback requests during `observe` is
@@ -522,7 +530,7 @@ class LiveLearner:
                 return
             if not self._closed and not (self._is_fork and self._folder is not None):
                 with self._inbox.closing():
-                    if self._folder is not None and self._failure is None:
+                    if save and self._folder is not None and self._failure is None:
                         self._save_to(self._folder)
                 self._announce("closed")
             self._release()
@@ -735,7 +743,8 @@ class LiveLearner:
             self._snapshots = NetworkSnapshots(network, predictable)
         else:
             span = min(self._settings.average_steps, 1 + learner.steps / 10)
-            averages = span > 0 and network is learner.network
+            # A method that averages by itself predicts with another network than it trains.
+            averages = span > 0 and getattr(network, "trained", network) is learner.network
             decay = math.exp((self._snapshot_step - learner.steps) / span) if averages else 0.0
             self._snapshots.renew(network, predictable, decay=decay)
         self._snapshot_step = learner.steps

@@ -89,6 +89,7 @@ class Stream:
             raise UserError(f"labels must be 0 to {last}; got {labels.min()} to {labels.max()}")
         self.schedule = schedule
         self.class_names = dataset.class_names
+        self.feature_names = dataset.feature_names
         self.batch_size = batch_size
         self.seed = seed
         self.cumulative = cumulative
