@@ -18,7 +18,7 @@ from driftwise.analytic_learner import UNSEEN
 from driftwise.array_checks import refuse_odd
 from driftwise.config import registry
 from driftwise.config.build import frozen_of
-from driftwise.config.files import from_mapping
+from driftwise.config.config_files import from_mapping
 from driftwise.config.learners import make_learner
 from driftwise.config.schema import RunConfig
 from driftwise.encoders import EmbeddingCache

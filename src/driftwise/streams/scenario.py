@@ -12,7 +12,7 @@ from driftwise.encoders.embedding_cache import EmbeddingCache
 from driftwise.encoders.loading import load
 from driftwise.errors import UserError
 from driftwise.scaling import Scaling, ScalingKind
-from driftwise.streams.events import (
+from driftwise.streams.drift_events import (
     EventSpec,
     make_schedule,
     make_script,
