@@ -75,6 +75,7 @@ def send(client: driftwise.Client, name: int, stop: threading.Event, sent: Sent)
         except RunFailure as error:
             sent.failures.append(str(error))
         number += 1
+    client.close()
 
 
 def start(folder: Path, port: int) -> subprocess.Popen[str]:
@@ -161,6 +162,7 @@ def kill_and_compare(
             each.join()
         process.kill()
         process.wait()
+        probe.close()
     collect(folder / "killed", records)
 
     failures = [each for one in sent for each in one.failures]

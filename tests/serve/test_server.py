@@ -198,5 +198,5 @@ def test_answers_are_sent_without_delay() -> None:
     with _bound(Address(port=0)) as listener:
         listener.listen()
         taken = Address(port=listener.getsockname()[1])
-        with pytest.raises(RunFailure, match="cannot listen on 127.0.0.1"):
+        with pytest.raises(RunFailure, match="cannot listen on"):
             _bound(taken)
