@@ -218,6 +218,8 @@ def small_network() -> nn.Module:
     "for x, y in stream",
     "fit_reference",
     "def ask(request)",
+    "in readings",
+    "encoder=embed",
     'live.on("drifted"',
     "LiveClassifier",
 )
@@ -236,6 +238,10 @@ def test_the_examples_of_the_live_page(monkeypatch: pytest.MonkeyPatch) -> None:
         "stream": [(x[i : i + 20], y[i : i + 20] if i < 400 else None) for i in range(0, 600, 20)],
         "label_of": lambda image: 0,
         "page_somebody": paged.append,
+        "readings": [(x[i : i + 50].reshape(50, -1), y[i : i + 50]) for i in range(0, 300, 50)],
+        "embed": nn.Flatten(),
+        "images": data.images[order][:200],
+        "labels": y[:200],
         "x_last_year": x[600:1200],
         "y_last_year": y[600:1200],
     }
@@ -245,6 +251,11 @@ def test_the_examples_of_the_live_page(monkeypatch: pytest.MonkeyPatch) -> None:
     exec(block(page, "for x, y in stream"), names)
     live = names["live"]
     assert live.num_samples == 600
+    exec(block(page, "in readings"), names)
+    assert names["live"].num_samples == 300
+    exec(block(page, "encoder=embed"), names)
+    assert names["live"].predict(names["images"]).shape == (200,)
+    names["live"] = live
     exec(block(page, "fit_reference"), names)
     exec(block(page, 'live.on("drifted"'), names)
     live.observe(x[1200:1220], y[1200:1220])

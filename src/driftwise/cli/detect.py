@@ -296,7 +296,7 @@ def _refuse_without_labels(path: Path, label: str | None) -> None:
 def _of_one_class(dataset: Dataset) -> Dataset:
     import numpy as np
 
-    from driftwise.datasets.readers.table import EVERYTHING
+    from driftwise.datasets.readers.tabular import EVERYTHING
 
     labels = np.zeros(len(dataset.labels), dtype=np.int64)
     return replace(dataset, labels=labels, class_names=(EVERYTHING,))

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from driftwise.config import registry
+from driftwise.config.config_files import from_mapping
 from driftwise.config.custom import CustomPart, code_identity
 from driftwise.config.fields import fields_of
-from driftwise.config.files import from_mapping
 from driftwise.config.schema import PARTS, RunConfig, changed
 from driftwise.datasets.catalogue import by_name
 from driftwise.datasets.own import holds_vectors

@@ -8,7 +8,7 @@ from typing import Any
 
 from driftwise.report.cells import MOST_NAMED
 from driftwise.report.markup import data_uri, render
-from driftwise.report.run import clean, few
+from driftwise.report.saved_run import clean, few
 from driftwise.report.table import Head, Item, Table
 from driftwise.report.vectors import axes_words, drawing, feature_table
 from driftwise.report.words import plural, share_interval

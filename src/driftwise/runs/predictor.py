@@ -16,8 +16,8 @@ from torch.nn.functional import pad
 from driftwise.analytic_learner import UNSEEN
 from driftwise.array_checks import refuse_odd
 from driftwise.config import registry
+from driftwise.config.config_files import from_mapping
 from driftwise.config.custom import is_import_path
-from driftwise.config.files import from_mapping
 from driftwise.config.learners import make_learner
 from driftwise.config.schema import RunConfig
 from driftwise.errors import UserError, warn_caller

@@ -17,8 +17,8 @@ from driftwise.allocation import clear_out_of_memory
 from driftwise.config import registry
 from driftwise.config.benchmarks import QUIET, Notify
 from driftwise.config.build import as_begun, assemble
+from driftwise.config.config_files import from_mapping
 from driftwise.config.custom import is_import_path
-from driftwise.config.files import from_mapping
 from driftwise.config.presets import resolve, settled
 from driftwise.config.schema import RunConfig, changed
 from driftwise.drift_loop import DriftLoop
