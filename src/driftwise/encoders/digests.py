@@ -80,7 +80,7 @@ class _Digest:
         elif isinstance(value, Tensor):
             self.put(f"{value.dtype} {tuple(value.shape)}")
             flat = value.detach().cpu().contiguous().reshape(-1)
-            self._digest.update(memoryview(flat.view(torch.uint8).numpy()))
+            self._digest.update(flat.view(torch.uint8).numpy().data)
         elif isinstance(value, np.ndarray) and not value.dtype.hasobject:
             self.put(f"{value.dtype} {value.shape}")
             self._digest.update(np.ascontiguousarray(value).tobytes())
