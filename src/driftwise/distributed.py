@@ -70,12 +70,13 @@ class Group:
         dist.all_to_all_single(came, given, list(receive), list(send), group=self._group)
         return _as_values(came.cpu(), values)
 
-    def sum(self, tensors: Sequence[Tensor]) -> None:
-        """Replace each tensor by its sum over all processes, in one message."""
+    def average(self, tensors: Sequence[Tensor]) -> None:
+        """Replace each tensor by its mean over all processes, in one message."""
         if self.size == 1 or not tensors:
             return
         flat = torch.cat([tensor.detach().reshape(-1).float() for tensor in tensors])
         dist.all_reduce(flat, group=self._group)
+        flat /= self.size
         parts = torch.split(flat, [tensor.numel() for tensor in tensors])
         with torch.no_grad():
             for tensor, part in zip(tensors, parts, strict=True):

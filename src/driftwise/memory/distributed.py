@@ -57,9 +57,14 @@ class ReplicatedBuffer:
         everything = Samples(**{name: gather(column) for name, column in vars(samples).items()})
         self._whole.offer(everything, {name: gather(column) for name, column in extras.items()})
 
-    def sample(self, count: int) -> Stored:
-        """This process's part of a draw of min(count, len) samples without replacement."""
+    def sample(self, count: int, *, whole: bool = False) -> Stored:
+        """This process's part of a draw of min(count, len) samples without replacement.
+
+        `whole`: all of it, in every process.
+        """
         drawn = self._whole.sample(count)
+        if whole:
+            return drawn
         mine = self._group.share(len(drawn))
         extras = {name: column[mine] for name, column in drawn.extras.items()}
         return Stored(samples=drawn.samples[mine], extras=extras)
@@ -69,8 +74,8 @@ class ShardedBuffer:
     """A replay buffer whose samples are kept in the processes that saw them.
 
     An index of all samples, 40 bytes each, is the same in every process: a `ReplayBuffer` of the
-    owner and the number of each sample. A draw sends samples between processes; each process takes
-    its own first, as far as equal parts allow.
+    owner and the number of each sample. A draw sends each process the samples that it is to learn
+    from: whose they are does not matter, so that both layouts give the same numbers.
     """
 
     def __init__(
@@ -115,18 +120,23 @@ class ShardedBuffer:
         mine = (owners == self._group.rank).nonzero().squeeze(1)
         self._store(numbers[mine], samples, extras, mine)
 
-    def sample(self, count: int) -> Stored:
-        """This process's part of a draw of min(count, len) samples without replacement."""
+    def sample(self, count: int, *, whole: bool = False) -> Stored:
+        """This process's part of a draw of min(count, len) samples without replacement.
+
+        `whole`: all of it, in every process.
+        """
         drawn = self._index.sample(count).samples
-        drawn = drawn[drawn.images[:, 0].argsort(stable=True)]  # by owner: few samples travel
+        if whole:
+            return _stored(drawn, self._gathered(drawn.images))
         size, rank = self._group.size, self._group.rank
         parts = [drawn[self._group.share(len(drawn), other)] for other in range(size)]
-        wanted = torch.cat([part.images[part.images[:, 0] == rank] for part in parts])[:, 1]
-        send = [int((part.images[:, 0] == rank).sum()) for part in parts]
-        receive = parts[rank].images[:, 0].bincount(minlength=size).tolist()
+        owned = [part.images[part.images[:, 0] == rank, 1] for part in parts]
+        send, owners = [len(numbers) for numbers in owned], parts[rank].images[:, 0]
+        receive = owners.bincount(minlength=size).tolist()
+        back = owners.argsort(stable=True).argsort()  # they come ordered by owner
         values = {
-            name: self._group.exchange(column, send=send, receive=receive)
-            for name, column in self._values.read(wanted).items()
+            name: self._group.exchange(column, send=send, receive=receive)[back]
+            for name, column in self._values.read(torch.cat(owned)).items()
         }
         return _stored(parts[rank], values)
 
@@ -160,7 +170,7 @@ class ShardedBuffer:
             mine = (owners == self._group.rank).nonzero().squeeze(1)
             heavy = {name: columns.pop(name) for name in list(columns) if name not in _LIGHT}
             self._values.add(numbers[mine], {name: each[mine] for name, each in heavy.items()})
-            columns["images"] = torch.stack([owners, numbers], dim=1)
+            columns = {"images": torch.stack([owners, numbers], dim=1), **columns}
         self._index.load_state_dict({**state, "columns": columns})
 
     def _numbers(self, count: int) -> Tensor:

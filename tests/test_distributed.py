@@ -16,7 +16,7 @@ def free_port() -> str:
         return str(probe.getsockname()[1])
 
 
-def test_two_and_four_processes_have_the_buffer_and_the_draws_of_one() -> None:
+def test_several_processes_have_the_buffer_the_draws_and_the_weights_of_one() -> None:
     """Real processes of torch.distributed; `distributed_work.py` says what each compares."""
     network = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": "4"}
     work = [

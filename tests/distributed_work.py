@@ -1,9 +1,10 @@
-"""What each process of the tests does: it compares its buffers with one of a single process."""
+"""What each process of the tests does: it compares buffers and learners with those of one process."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,11 @@ import torch.distributed as dist
 
 from driftwise.distributed import Group
 from driftwise.errors import UserError
-from driftwise.memory import ReplayBuffer
-from driftwise.memory.distributed import ReplicatedBuffer, ShardedBuffer
+from driftwise.learner import Learner, TrainSettings
+from driftwise.memory import ReplayBuffer, ReplicatedBuffer, ShardedBuffer
 from driftwise.memory.policies import Balanced, Policy, Reservoir
+from driftwise.methods import CLSER, ER, ERACE, SER, DERpp, Method
+from driftwise.models import MLP, seeded
 from driftwise.testing import same
 from driftwise.types import Extras, Samples
 
@@ -110,9 +113,67 @@ def collectives(group: Group) -> None:
         with pytest.raises(UserError, match=f"rank {others} has another than rank 0"):
             group.refuse_difference("config", f"seed {group.rank // 2}")
     gradients = [torch.ones(2, 2), torch.full((3,), float(group.rank))]
-    group.sum(gradients)
-    assert gradients[0].tolist() == [[group.size] * 2] * 2
-    assert gradients[1].tolist() == [sum(range(group.size))] * 3
+    group.average(gradients)
+    assert gradients[0].tolist() == [[1.0] * 2] * 2
+    assert gradients[1].tolist() == [(group.size - 1) / 2] * 3
+
+
+METHODS = (
+    lambda: ER(),
+    lambda: ERACE(),
+    lambda: DERpp(alpha=0.3, beta=0.5),
+    lambda: SER(alpha=0.2, beta=0.2),
+    lambda: CLSER(),
+)
+
+
+def alone(work: Callable[[], Any]) -> Any:
+    """Done as if there were no other process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("torch.distributed.is_initialized", lambda: False)
+        return work()
+
+
+def learner_like_one_process(make: Callable[[], Method], group: Group, *, last: int) -> None:
+    """Two tasks, a rehearsal, a checkpoint: weights to rounding, the buffer bit for bit.
+
+    `last`: samples of the last batch, which may not be a multiple of the processes.
+    """
+
+    def learner(buffer: Any) -> Learner:
+        network = seeded(MLP, input_shape=(1, 2, 3), num_classes=4, seed=3)
+        settings = TrainSettings(minibatch_size=8)
+        return Learner(network, make(), buffer=buffer, lr=0.05, settings=settings)
+
+    def train(learner: Learner) -> None:
+        for task, labels in enumerate(((0, 1), (2, 3))):
+            learner.begin_task(labels)
+            learner.begin_epoch(1, 1)
+            for number in range(5):
+                size = last if number == 4 else 8
+                learner.observe(batch(10 * task + number, size=size, labels=labels))
+            learner.rehearse()
+            learner.end_task()
+
+    ours = learner(ShardedBuffer(20, group=group))
+    theirs: Learner = alone(lambda: learner(ReplayBuffer(20)))
+    train(ours)
+    alone(lambda: train(theirs))
+    assert ours.buffer.state_dict()["columns"]["ids"].tolist() == (
+        theirs.buffer.state_dict()["columns"]["ids"].tolist()
+    )
+    for mine, other in zip(ours.network.parameters(), theirs.network.parameters(), strict=True):
+        torch.testing.assert_close(mine, other, rtol=0, atol=1e-6)
+        everybody = group.gather(mine.detach()[None])
+        assert all(torch.equal(each, everybody[0]) for each in everybody), "one network for all"
+    images = batch(50).images
+    torch.testing.assert_close(ours.logits(images), theirs.logits(images), rtol=0, atol=1e-5)
+    again = learner(ShardedBuffer(20, group=group))
+    again.load_state_dict(ours.state_dict())
+    for each in (ours, again):
+        each.begin_task([0])
+        each.observe(batch(60, size=8))
+    assert same(again.state_dict(), ours.state_dict()), "exact after a resume"
 
 
 def main() -> None:
@@ -126,6 +187,11 @@ def main() -> None:
         one_history(ShardedBuffer, Reservoir, group)
     one_history(ShardedBuffer, Balanced, groups[0])
     keeps_its_share(groups[0])
+    with pytest.raises(UserError, match="need one buffer together"):
+        Learner(MLP(input_shape=(1, 2, 3), num_classes=4), ER(), buffer=ReplayBuffer(5))
+    for method in METHODS:
+        learner_like_one_process(method, groups[0], last=7)
+    learner_like_one_process(ER, groups[0], last=2)
     dist.barrier()
     dist.destroy_process_group()
     print(f"rank {os.environ['RANK']} compared {[group.size for group in groups]}", flush=True)
