@@ -59,7 +59,7 @@ class Avalanche:
         """Missing, if there is none; with the threads and the clock of our own side."""
         self._setting = {"threads": options.threads, "clock": options.clock}
         self.rows_per_step = 0.0
-        """rows that the network was given in a step, of what was opened last"""
+        """samples that the network was given in a step, of what was opened last"""
         self._process = subprocess.Popen(
             [str(python_of(environment)), str(WORKER)],
             stdin=subprocess.PIPE,

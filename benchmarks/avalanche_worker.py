@@ -1,4 +1,4 @@
-"""The Avalanche side, in an environment of its own: told what to do, line by line, in JSON.
+"""The Avalanche side, in an environment of its own: it gets orders line by line, in JSON.
 
 `avalanche_side.py` starts it. Everything that could slow it down and is not needed is left out: its
 images are floats that are ready, nothing is logged or evaluated, no transform is at work.
@@ -70,7 +70,7 @@ def answer(**values: Any) -> None:
 
 
 def dataset_of(images: torch.Tensor, labels: torch.Tensor) -> Any:
-    """Rows of one task, as its benchmarks have them: image, class, task."""
+    """Samples of one task, as its benchmarks have them: image, class, task."""
     attributes = [
         utils.DataAttribute(labels.tolist(), name="targets"),
         utils.DataAttribute([0] * len(labels), name="targets_task_labels", use_in_getitem=True),
@@ -92,7 +92,7 @@ SupervisedPlugin: Any = plugins.SupervisedPlugin
 
 
 class TakesOrders(SupervisedPlugin):  # type: ignore[misc]
-    """Stops before an iteration until it is told how many to make; answers what they took.
+    """Stops before an iteration until it gets the number to make; answers what they took.
 
     From one such stop to the next lie whole iterations, the loading of their batches included.
     """
@@ -227,7 +227,7 @@ class Memory:
         next(self.loader)
 
     def drop(self) -> None:
-        """The rows of one class, written with what it offers: it has no such operation."""
+        """The samples of one class, written with what it offers: it has no such operation."""
         kept = [i for i, label in enumerate(self.buffer.buffer.targets) if label != self.label]
         self.buffer.buffer = self.buffer.buffer.subset(kept)
 

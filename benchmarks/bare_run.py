@@ -3,8 +3,8 @@
     python benchmarks/bare_run.py [--backbone mlp|resnet18] [--width 20] [--epochs 10]
 
 `bench_run.py` sets a whole `driftwise run` beside it. Five tasks of two classes, a plain reservoir
-of floats, an accuracy per task after each task; nothing is saved, watched, booked or reproducible
-but by the seed. The rows of each part are those of the run.
+of floats, an accuracy per task after each task; nothing is saved, monitored, counted or reproducible
+but by the seed. The samples of each part are those of the run.
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ given every advantage: images are floats that are ready (ours are bytes), nothin
 the memory is filled between tasks only (ours is offered every batch). Its methods: `Naive` with
 `ReplayPlugin`, `ER_ACE`, `DER`.
 
-Its DER++ makes one forward over the stream and a single draw, 20 rows; the published method makes
-three over the stream and two draws, 30 rows. Both are compared like with like: ours with
+Its DER++ makes one forward over the stream and a single draw, 20 samples; the published method makes
+three over the stream and two draws, 30 samples. Both are compared like with like: ours with
 `one_forward`, which does what Avalanche does, and as published against Avalanche with a draw of
-twice the size, which puts 30 rows through the network, but still in one forward.
+twice the size, which puts 30 samples through the network, but still in one forward.
 
 Convolutions are also run with `--memory-format channels-last` on our side, a setting that Avalanche
 does not have.
@@ -66,7 +66,8 @@ def beside(
     return compare(
         "step",
         f"{method}{forwards}, {case.name}{setting}",
-        f"Avalanche {avalanche.version}" + (", one forward of as many rows" if draws > 1 else ""),
+        f"Avalanche {avalanche.version}"
+        + (", one forward of as many samples" if draws > 1 else ""),
         ours=turn.ours,
         other=turn.others,
         measure="speedup",

@@ -1,8 +1,8 @@
 """How long a second check takes with and without the cache of encodings.
 
-    python benchmarks/bench_cached_encoding.py [--rows 200] [--classes 5]
+    python benchmarks/bench_cached_encoding.py [--samples 200] [--classes 5]
 
-Each class of Fashion-MNIST (of the embedded digits, where that is not installed) has `--rows` rows
+Each class of Fashion-MNIST (of the embedded digits, where that is not installed) has `--samples` samples
 kept as its reference and as many coming in. The first check sees every image for the first time;
 the second, timed here, the same ones, as when nothing has drifted since. Seconds are of one thread:
 the CPU's own, which other work on the machine stretches less than the clock's.
@@ -36,14 +36,14 @@ from driftwise.types import Dataset, Encoding, Samples, Verdict
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="A second check, with and without the cache.")
-    parser.add_argument("--rows", type=int, default=200, help="of a class, on either side")
+    parser.add_argument("--samples", type=int, default=200, help="of a class, on either side")
     parser.add_argument("--classes", type=int, default=5)
     options = parser.parse_args()
     torch.set_num_threads(1)
     name, dataset = load()
-    reference, current = sides(dataset, options.classes, options.rows)
+    reference, current = sides(dataset, options.classes, options.samples)
     context = EncoderContext(learner=no_learner, image_shape=dataset.images.shape[1:], seed=0)
-    print(f"{name}, {options.classes} classes, {options.rows} rows a side and class")
+    print(f"{name}, {options.classes} classes, {options.samples} samples a side and class")
     print(f"{'encoder':14}{'plain s':>10}{'cached s':>10}{'faster':>9}{'first check s':>15}")
     for label, encoder in encoders(context).items():
         plain = checks(encoder, reference, current)
@@ -93,13 +93,13 @@ def load() -> tuple[str, Dataset]:
 
 
 def sides(dataset: Dataset, num_classes: int, count: int) -> tuple[HeldOutReference, Samples]:
-    """The first rows of each class as reference, the next ones as what comes in."""
+    """The first samples of each class as reference, the next ones as what comes in."""
     reference = HeldOutReference()
     coming = []
     for label in range(num_classes):
         numbers = np.flatnonzero(dataset.labels == label)[: 2 * count]
         if len(numbers) < 2 * count:
-            raise SystemExit(f"class {label} has {len(numbers)} rows; expected {2 * count}")
+            raise SystemExit(f"class {label} has {len(numbers)} samples; expected {2 * count}")
         rows = Samples(
             images=torch.from_numpy(dataset.images[numbers]),
             labels=torch.full((len(numbers),), label),
@@ -112,7 +112,7 @@ def sides(dataset: Dataset, num_classes: int, count: int) -> tuple[HeldOutRefere
 
 
 def no_learner(images: torch.Tensor) -> Encoding:
-    raise AssertionError(f"a fixed encoder asks no learner about {len(images)} rows")
+    raise AssertionError(f"a fixed encoder asks no learner about {len(images)} samples")
 
 
 if __name__ == "__main__":

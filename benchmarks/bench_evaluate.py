@@ -2,7 +2,7 @@
 
     python benchmarks/bench_evaluate.py [--threads 1] [--turns 15]
 
-Our side is what the loop calls after the last task: the tests are gathered as they look now, turned
+Our side is what the loop calls after the last task: the tests are gathered in their present concept, turned
 into floats, put through the network, and everything that is said about a task is computed. The bare
 side is `network(x)` over the same images as floats that are ready, in portions of the same size,
 in evaluation mode and without gradients.
@@ -24,7 +24,7 @@ from driftwise.models.inputs import to_input
 GOAL = 0.05
 """overhead at most"""
 PORTION = 512
-"""rows that the learner puts through its network at once"""
+"""samples that the learner puts through its network at once"""
 STEPS = {"MLP": 200, "ResNet-18 width 20": 60, "ResNet-18 width 64": 30}
 """how much data the stream has, in training steps: the tests are about a sixth of it"""
 

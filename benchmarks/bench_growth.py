@@ -5,7 +5,7 @@
 Every point is measured in a process of its own (`growth_cases.py`), by processor time on one
 thread; meanwhile its memory is read from outside, anonymous pages and pages of files apart: the
 system can take the latter back at any time. Ends with 1 where a training step with a memory of
-1,000,000 rows takes more than 1.3 times what it takes with 100, or where such a memory's life
+1,000,000 samples takes more than 1.3 times what it takes with 100, or where such a memory's life
 (filled, drawn from, a class dropped and put anew, saved, restored) needs 0.6 GB of anonymous
 memory. Points are saved as they come; `--draw` only puts saved ones into docs/performance-growth.md
 and its figure.
@@ -38,7 +38,7 @@ BEGIN, END = "<!-- points -->", "<!-- end of points -->"
 FLAT = 1.3
 """a step with the largest memory takes at most so many times one with the smallest"""
 MOST_ANONYMOUS = 600e6
-"""bytes, with 1,000,000 rows"""
+"""bytes, with 1,000,000 samples"""
 LARGEST = 1_000_000
 FITTED = 3
 """sizes, the largest ones, that an exponent is fitted to: small ones measure constant work"""
@@ -56,14 +56,14 @@ SIZES = {
     "report": (10, 100, 300, 1000),
 }
 WORDS = {
-    "memory": ("add and draw 32 rows", "rows of capacity"),
-    "step": ("a training step, MLP", "rows of capacity"),
-    "whole": ("a memory's life", "rows of capacity"),
+    "memory": ("add and draw 32 samples", "samples of capacity"),
+    "step": ("a training step, MLP", "samples of capacity"),
+    "whole": ("a memory's life", "samples of capacity"),
     "evaluation": ("evaluation of all tasks", "tasks"),
-    "ks by classes": ("a check, ks", "classes, 50 + 50 rows each"),
-    "combined by classes": ("a check, combined", "classes, 50 + 50 rows each"),
-    "ks by samples": ("a check, ks", "rows a side, 10 classes"),
-    "combined by samples": ("a check, combined", "rows a side, 10 classes"),
+    "ks by classes": ("a check, ks", "classes, 50 + 50 samples each"),
+    "combined by classes": ("a check, combined", "classes, 50 + 50 samples each"),
+    "ks by samples": ("a check, ks", "samples a side, 10 classes"),
+    "combined by samples": ("a check, combined", "samples a side, 10 classes"),
     "report": ("the index page", "runs"),
 }
 
@@ -156,7 +156,7 @@ def life(points: Points) -> list[str]:
         return []
     apart = {"seconds", "anonymous", "file", "shared"}
     parts = [f"{name} {shown(value)}" for name, value in whole.items() if name not in apart]
-    return ["", f"A memory of {LARGEST:,} rows by the clock:", f"{', '.join(parts)}."]
+    return ["", f"A memory of {LARGEST:,} samples by the clock:", f"{', '.join(parts)}."]
 
 
 def panel(
@@ -187,7 +187,7 @@ def memory_panel(axes: Axes, points: Points) -> None:
                   textcoords="offset points", fontsize=8)  # fmt: skip
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_xlabel("rows of capacity, 32x32x3")
+    axes.set_xlabel("samples of capacity, 32x32x3")
     axes.set_ylabel("most memory, MB")
     axes.set_title("A memory's life")
     axes.legend(frameon=False)
@@ -205,12 +205,12 @@ def draw(points: Points) -> None:
     with mpl.rc_context(style.RC):
         figure = Figure(figsize=(9.0, 5.4), layout="constrained")
         top, bottom = figure.subplots(2, 3)
-        panel(top[0], points, steps, "rows of capacity", "A step")
+        panel(top[0], points, steps, "samples of capacity", "A step")
         top[0].set_ylim(1e-5, 1e-1)
         memory_panel(top[1], points)
         panel(top[2], points, {"evaluation": ("", blue)}, "tasks", "Evaluation")
-        panel(bottom[0], points, both["classes"], "classes (50 + 50 rows each)", "A check")
-        panel(bottom[1], points, both["samples"], "rows a side (10 classes)", "A check")
+        panel(bottom[0], points, both["classes"], "classes (50 + 50 samples each)", "A check")
+        panel(bottom[1], points, both["samples"], "samples a side (10 classes)", "A check")
         panel(bottom[2], points, {"report": ("", blue)}, "runs", "The index page")
         for axes in (top[0], top[2], *bottom):
             axes.set_ylabel("seconds")
@@ -238,10 +238,12 @@ def broken(points: Points) -> list[str]:
     found = []
     ratio = points.get("step", {}).get(LARGEST, {}).get("ratio", 0.0)
     if ratio > FLAT:
-        found.append(f"a step with {LARGEST:,} rows takes {ratio:.2f}x one with 100, above {FLAT}x")
+        found.append(
+            f"a step with {LARGEST:,} samples takes {ratio:.2f}x one with 100, above {FLAT}x"
+        )
     anonymous = points.get("whole", {}).get(LARGEST, {}).get("anonymous", 0.0)
     if anonymous >= MOST_ANONYMOUS:
-        found.append(f"{LARGEST:,} rows take {anonymous / 1e6:.0f} MB of anonymous memory")
+        found.append(f"{LARGEST:,} samples take {anonymous / 1e6:.0f} MB of anonymous memory")
     return found
 
 

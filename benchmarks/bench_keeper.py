@@ -3,9 +3,9 @@
     python benchmarks/bench_keeper.py [--threads 1] [--turns 30]
 
 - observe: a labelled batch when no check is due, against the method's own step and one forward for
-  the prediction, on the same rows; without replay steps, and with those of the defaults (8 after a
+  the prediction, on the same samples; without replay steps, and with those of the defaults (8 after a
   batch for an MLP, 2 for a network of more than a million weights), which cost what steps cost.
-- check: ten classes, 100 rows that say how they looked and 50 that came in, encodings kept, against
+- check: ten classes, 100 reference samples and 50 current ones, encodings kept, against
   one training step of ResNet-18 at batch 64; a stream's first check, its tenth and its thousandth,
   which have less and less of the level left.
 - predict: the 99th percentile of single images while another thread learns, against the same
@@ -156,7 +156,7 @@ def checking(detector: str, number: int, turns: int) -> Finding:
 
 
 class _Watched:
-    """Of every class, 100 rows say how it looked and 50 how it looks."""
+    """100 reference samples and 50 current ones of every class."""
 
     def __init__(self, rows: Samples, *, number: int) -> None:
         self.number = number

@@ -1,7 +1,7 @@
 """Anonymous memory of a stream as large as Tiny-ImageNet: 110,000 images of 64x64x3, 1.35 GB.
 
-The pixels are made up, cached as any data set is, and played through ten tasks with two drifts:
-every task's training, monitored and test rows are read as a run reads them. Pages of mapped files
+The pixels are made up, cached as any data set is, and streamed through ten tasks with two drifts:
+every task's training, monitored and test samples are read as a run reads them. Pages of mapped files
 are reported apart: the system can take them back at any time.
 
     python benchmarks/bench_large_data.py
@@ -74,7 +74,7 @@ def main() -> int:
             for label in schedule.drifting(task.number)[:5]:
                 task.incoming(label)
             peak = max(peak, memory()["RssAnon"])
-            print(f"{f'task {task.number}, {len(tests):,} test rows':<28} {memory()}")
+            print(f"{f'task {task.number}, {len(tests):,} test samples':<28} {memory()}")
             del tests
     print(f"most anonymous memory {peak} MB, goal below {GOAL_MB} MB")
     return 0 if peak < GOAL_MB else 1

@@ -3,13 +3,13 @@
     python benchmarks/bench_memory.py [--turns 60] [--environment FOLDER]
 
 Batches of 32 images of 32x32x3. Adding is timed in three stretches of the stream: while the memory
-fills up (every row is kept), just after (nearly every row), and from ten times its capacity on (at
+fills up (every sample is kept), just after (nearly every sample), and from ten times its capacity on (at
 most one row in ten: a plain loop then has little left to do but to draw numbers, and no goal is
 set). The plain reservoir keeps the same four fields of a row, draws with Python's `random`,
 balances and checks nothing, and cannot be saved.
 
 Avalanche stores floats that are ready for a network and we store bytes, so drawing is also timed up
-to the floats. It has no operation for dropping the rows of a class, nor for putting some: they are
+to the floats. It has no operation for dropping the samples of a class, nor for putting some: they are
 written with what it offers. A drop and a put are one class of ten, there and back.
 """
 
@@ -63,7 +63,7 @@ class Timed:
 
 
 class Ours(Timed):
-    """The package's memory, after `seen` rows."""
+    """The package's memory, after `seen` samples."""
 
     def __init__(self, capacity: int, seen: int, policy: str) -> None:
         self.memory = ReplayBuffer(capacity, policy=POLICIES[policy](), seed=0)
@@ -91,12 +91,12 @@ class Ours(Timed):
         self.memory.drop(self.label)
 
     def put(self) -> None:
-        """The same rows again."""
+        """The same samples again."""
         self.memory.put(self.dropped)
 
 
 class Plain(Timed):
-    """Algorithm R, row by row."""
+    """Algorithm R, sample by sample."""
 
     def __init__(self, capacity: int, seen: int) -> None:
         self.capacity = capacity
@@ -113,7 +113,7 @@ class Plain(Timed):
         self.refill = rows_of(capacity // NUM_CLASSES)
 
     def add(self) -> None:
-        """Keep each row with probability capacity / seen."""
+        """Keep each sample with probability capacity / seen."""
         rows = self.batch
         for i in range(len(rows)):
             slot = self.seen
@@ -124,14 +124,14 @@ class Plain(Timed):
                 self.write(slot, rows, i)
 
     def write(self, slot: int, rows: Samples, i: int) -> None:
-        """One row."""
+        """One sample."""
         self.images[slot] = rows.images[i]
         self.labels[slot] = rows.labels[i]
         self.ids[slot] = rows.ids[i]
         self.concepts[slot] = rows.concepts[i]
 
     def sample(self) -> tuple[Tensor, ...]:
-        """Shuffle all rows, take the first."""
+        """Shuffle all samples, take the first."""
         picks = torch.randperm(min(self.seen, self.capacity))[:BATCH]
         return self.images[picks], self.labels[picks], self.ids[picks], self.concepts[picks]
 
@@ -186,7 +186,7 @@ class Bench:
         self.findings: list[Finding] = []
 
     def sides(self, capacity: int, seen: int, policies: Sequence[str]) -> dict[str, Side]:
-        """Everybody after `seen` rows."""
+        """Everybody after `seen` samples."""
         sides: dict[str, Side] = {policy: Ours(capacity, seen, policy) for policy in policies}
         sides["a plain loop"] = Plain(capacity, seen)
         if self.avalanche is not None:
@@ -229,7 +229,7 @@ class Bench:
             self.close()
         ours = {policy: seconds.pop(policy) for policy in POLICIES}
         for policy, mine in ours.items():
-            # The balanced policy looks for the largest class row by row: it is only reported.
+            # The balanced policy looks for the largest class sample by sample: it is only reported.
             is_meant = policy == "reservoir" and stretch != "10x seen"
             goals = {"a": FASTER_THAN_A_LOOP} if is_meant else {}
             self.book("add", f"{policy}, {stretch}, {capacity:,}", mine, dict(seconds), goals)

@@ -2,7 +2,7 @@
 
     python benchmarks/bench_precision.py [--threads 1] [--turns 30]
 
-A step of ER on ResNet-18 as the learner makes it, on 10 + 10 and on 32 + 32 rows, against the same
+A step of ER on ResNet-18 as the learner makes it, on 10 + 10 and on 32 + 32 samples, against the same
 step in float32 with images in torch's own order. On processors without instructions for bfloat16
 it is emulated, many times slower, and no goal is set.
 """
@@ -61,7 +61,7 @@ def compared(case: Case, turns: int) -> list[Finding]:
     return [
         compare(
             "step",
-            f"{', '.join(way)}, {case.batch_size} + {case.batch_size} rows, {case.name}",
+            f"{', '.join(way)}, {case.batch_size} + {case.batch_size} samples, {case.name}",
             ", ".join(PLAIN),
             ours=seconds[", ".join(way)],
             other=seconds[", ".join(PLAIN)],

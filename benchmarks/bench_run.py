@@ -3,7 +3,7 @@
     python benchmarks/bench_run.py [--threads 1] [--turns 5]
 
 Fresh processes by the clock, importing torch included: `driftwise run` on the digits (experience
-replay; nothing drifts, nothing is watched) with all it does about a run (config, events, checkpoint
+replay; nothing drifts, nothing is monitored) with all it does about a run (config, events, checkpoint
 after each task, checksums, FLOPs, scores of every kind), and `bare_run.py`, which prints one
 number. How much of the difference is start-up shows in the first line of each pair, a run of one
 epoch, against the second.

@@ -88,8 +88,8 @@ def make_records(out: Path, tasks: int) -> None:
         names = [f"class {label}" for label in range(tasks)]
         folder.write_result(make_result(config, schedule, names, folder.records(), Ledger()))
     for name in ("records.jsonl", "result.json"):
-        tell(f"{name}, MB", (out / "run" / name).stat().st_size / 1e6)
-    tell("memory for the records, MB", peak())
+        show(f"{name}, MB", (out / "run" / name).stat().st_size / 1e6)
+    show("memory for the records, MB", peak())
 
 
 def report_run(out: Path) -> None:
@@ -99,11 +99,11 @@ def report_run(out: Path) -> None:
     from driftwise.report.run_page import build_run_page
 
     tell_seconds("report of the run", lambda: write_report([out / "run"], out / "page"))
-    tell("report of the run, MB", (out / "page" / "index.html").stat().st_size / 1e6)
-    tell("memory for the report, MB", peak())
+    show("report of the run, MB", (out / "page" / "index.html").stat().st_size / 1e6)
+    show("memory for the report, MB", peak())
     page = build_run_page(read_run(out / "run"), "run", [])
     (out / "page" / "run.html").write_text(page)
-    tell("page of the run, MB", len(page.encode()) / 1e6)
+    show("page of the run, MB", len(page.encode()) / 1e6)
 
 
 def index_runs(out: Path, runs: int, shape: str) -> None:
@@ -123,9 +123,9 @@ def index_runs(out: Path, runs: int, shape: str) -> None:
     name = "index of large runs" if shape == "large" else "index"
     page = tell_seconds(name, lambda: write_index(out, [read_sweep(file)]))
     pages = sum(each.stat().st_size for each in (out / "pages").iterdir())
-    tell("index, MB", page.stat().st_size / 1e6)
-    tell("pages/, MB", pages / 1e6)
-    tell("memory for the index, MB", peak())
+    show("index, MB", page.stat().st_size / 1e6)
+    show("pages/, MB", pages / 1e6)
+    show("memory for the index, MB", peak())
 
 
 def report_runs(out: Path) -> None:
@@ -135,8 +135,8 @@ def report_runs(out: Path) -> None:
     report = tell_seconds(
         "report of the runs", lambda: write_report([out / "runs"], out / "report")
     )
-    tell("report of the runs, MB", report.page.stat().st_size / 1e6)
-    tell("memory for the report of the runs, MB", peak())
+    show("report of the runs, MB", report.page.stat().st_size / 1e6)
+    show("memory for the report of the runs, MB", peak())
 
 
 def peak() -> float:
@@ -145,14 +145,14 @@ def peak() -> float:
 
 
 def tell_seconds(name: str, work: Callable[[], T]) -> T:
-    """What `work` returns, after telling the seconds of one core that it took."""
+    """What `work` returns, after it has shown the seconds of one core that it took."""
     busy = time.process_time()
     result = work()
-    tell(f"{name}, seconds of one core", time.process_time() - busy)
+    show(f"{name}, seconds of one core", time.process_time() - busy)
     return result
 
 
-def tell(name: str, value: float) -> None:
+def show(name: str, value: float) -> None:
     """One line, beside its goal."""
     goal = GOALS.get(name)
     words = "" if goal is None else f"   goal {goal:6.0f}   {'met' if value <= goal else 'MISSED'}"

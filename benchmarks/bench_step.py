@@ -4,10 +4,10 @@
 
 Our side is the loop as `driftwise run` plays it: batches taken out of the stream, bytes turned into
 floats, draws from memory, the method's loss, the optimiser, the offer to memory, accuracy and FLOPs
-booked, a listener told, a look at the clock whether to save. The bare side is the shortest loop
-that does the same network's work: the same rows as floats that are ready, the forwards, losses and
+booked, a listener notified, a look at the clock whether to save. The bare side is the shortest loop
+that does the same network's work: the same samples as floats that are ready, the forwards, losses and
 copies of the method, the optimiser; it draws, keeps, counts and checks nothing. Where a network
-treats rows apart (the MLP), both sides put all rows of a method through it at once.
+treats samples apart (the MLP), both sides put all samples of a method through it at once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Loss = Callable[[nn.Module], Tensor]
 
 
 class BareLoop:
-    """Network, loss and optimiser, on rows that are ready."""
+    """Network, loss and optimiser, on samples that are ready."""
 
     def __init__(self, network: nn.Module, method: str, case: Case) -> None:
         self.network = plain_copy(network).train()
@@ -89,14 +89,14 @@ class BareLoop:
         return self.network(self.stream_x), self.network(self.replay_x)
 
     def er_ace(self) -> Tensor:
-        """Two sets of rows."""
+        """Two sets of samples."""
         logits, said = self.both()
         absent = self.old.index_fill(0, self.stream_y, False)
         competing = logits.masked_fill(absent, float("-inf"))
         return cross_entropy(competing, self.stream_y) + cross_entropy(said, self.replay_y)
 
     def der(self) -> Tensor:
-        """Three sets of rows: the stream and two draws."""
+        """Three sets of samples: the stream and two draws."""
         options = DERpp()
         if self.apart:
             logits, again, replayed = self.network(self.three).chunk(3)
@@ -107,7 +107,7 @@ class BareLoop:
         return loss + options.beta * cross_entropy(replayed, self.replay_y)
 
     def ser(self) -> Tensor:
-        """Two sets of rows, and the frozen network's forward over the stream."""
+        """Two sets of samples, and the frozen network's forward over the stream."""
         options = SER()
         logits, said = self.both()
         with torch.no_grad():
@@ -139,7 +139,7 @@ class BareLoop:
 
 
 def plain_copy(network: nn.Module) -> nn.Module:
-    """A copy that nobody watches."""
+    """A copy that nothing monitors."""
     plain = copy.deepcopy(network)
     plain._forward_hooks.clear()
     return plain

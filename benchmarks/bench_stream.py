@@ -4,7 +4,7 @@
 
 One epoch of 10,000 images of 32x32x3 in batches of 32, shuffled. The DataLoader has no workers
 and the usual data set: `__getitem__` makes a PIL image of the row and a float tensor of that, and
-the default collation stacks them. The stream reads the task's rows and cuts them into uint8
+the default collation stacks them. The stream reads the task's samples and cuts them into uint8
 batches, which become floats at the learner's door; the last line has that included.
 Medians over repeats in which the sides take turns.
 """
@@ -62,7 +62,7 @@ def make_data() -> Dataset:
 
 
 def make_stream(dataset: Dataset) -> Stream:
-    """All rows in one task."""
+    """All samples in one task."""
     every, none = np.arange(NUM_IMAGES), np.arange(0)
     return Stream(
         dataset,
@@ -75,9 +75,9 @@ def make_stream(dataset: Dataset) -> Stream:
 
 def seconds(epoch: Callable[[], int]) -> float:
     start = time.perf_counter()
-    num_rows = epoch()
+    num_samples = epoch()
     taken = time.perf_counter() - start
-    assert num_rows == NUM_IMAGES
+    assert num_samples == NUM_IMAGES
     return taken
 
 

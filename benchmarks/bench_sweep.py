@@ -95,7 +95,7 @@ def overhead(num: int, epochs: int, out: Path) -> None:
 def finding_all_done(num: int, out: Path) -> None:
     total = 0.0
 
-    def tell(what: str, action: Callable[[], object]) -> None:
+    def timed(what: str, action: Callable[[], object]) -> None:
         nonlocal total
         cost = measured(action)
         print(f"  {what:32} wall {cost.wall:6.2f} s, cpu {cost.cpu:6.2f} s")
@@ -103,7 +103,7 @@ def finding_all_done(num: int, out: Path) -> None:
 
     print(f"{num} finished runs:")
     plans: list[Plan] = []
-    tell("planning", lambda: plans.append(plan_of("many", range(num), 1)))
+    timed("planning", lambda: plans.append(plan_of("many", range(num), 1)))
     first, *others = plans[0].runs
     driftwise.run(first.config, out / RUNS / first.id)
     for run in others:
@@ -111,8 +111,8 @@ def finding_all_done(num: int, out: Path) -> None:
     file = write_plan(plans[0], out)
     total = 0.0
     with InProcess() as engine, Overview(Console(quiet=True)) as overview:
-        tell("carry_out", lambda: carry_out(plans[0].runs, out, engine, overview))
-    tell(
+        timed("carry_out", lambda: carry_out(plans[0].runs, out, engine, overview))
+    timed(
         "read_sweep and table",
         lambda: like_the_paper(paper_table(read_sweep(file)), decimals=1).text(),
     )

@@ -48,7 +48,7 @@ class Course:
 
     def __init__(self, config: RunConfig, data: Dataset, *, validate: bool) -> None:
         self.parts = assemble(config, data)
-        self._evaluate = _on_reference_rows(self.parts) if validate else self.parts.evaluate
+        self._evaluate = _on_reference_samples(self.parts) if validate else self.parts.evaluate
         self.records: list[dict[str, Any]] = []
 
     @property
@@ -56,7 +56,7 @@ class Course:
         """Task of the first drift."""
         return min(event.task for event in self.parts.stream.schedule.events)
 
-    def play(self, until: int | None = None) -> None:
+    def run(self, until: int | None = None) -> None:
         """On to the end of a task, or of the stream."""
         if until is not None and len(self.records) >= until:
             return
@@ -87,14 +87,14 @@ class Course:
         return make_result(parts.config, schedule, names, self.records, parts.ledger)
 
 
-def _on_reference_rows(parts: DriftLoop) -> Any:
-    """Scores from rows that nobody trains on, in place of the tests."""
+def _on_reference_samples(parts: DriftLoop) -> Any:
+    """Scores from samples that nobody trains on, in place of the tests."""
 
     def evaluate(task: Any) -> Any:
         classes = [label for labels in task.classes_by_task() for label in labels]
-        rows = parts.stream.samples("reference", classes, task.number)
-        logits = parts.learner.logits(rows.images)
-        return score(logits, rows.labels, task.classes_by_task(), task=task.number)
+        samples = parts.stream.samples("reference", classes, task.number)
+        logits = parts.learner.logits(samples.images)
+        return score(logits, samples.labels, task.classes_by_task(), task=task.number)
 
     return evaluate
 
@@ -133,13 +133,13 @@ def measure(
     first = replace(trials[0], adaptation=REALIGNED, budget=None).config()
     data = load_data(first)
     shared = Course(first, data, validate=validate)
-    shared.play(until=shared.first_event - 1)
+    shared.run(until=shared.first_event - 1)
     same_so_far = not any(v["drifted"] for record in shared.records for v in verdicts_of(record))
     for trial in trials:
         course = Course(trial.config(labels_of_amr), data, validate=validate)
         if same_so_far:
             course.take_up(shared)
-        course.play()
+        course.run()
         outcome = outcome_of(trial, course.result())
         if (trial.adaptation, trial.budget) == (REALIGNED, None):
             labels_of_amr = outcome.labels
@@ -201,7 +201,7 @@ def main() -> None:
     parser.add_argument("--cells", nargs="+", choices=list(CELLS), default=list(CELLS))
     parser.add_argument("--adaptations", nargs="+", help="these in place of the groups' own")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--validate", action="store_true", help="score rows that are no tests")
+    parser.add_argument("--validate", action="store_true", help="score samples that are no tests")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     if unknown := sorted(set(options.groups) - set(GROUPS)):

@@ -9,7 +9,7 @@ from driftwise.adapt.relearn import Relearn
 
 
 def relearn_and_rehearse() -> Rehearsal:
-    """Full relearning with stale rows thrown out, rehearsed after each of the next three tasks."""
+    """Full relearning with stale samples thrown out, rehearsed after each of the next three tasks."""
     return Rehearsal(Relearn(flush=True), steps_per_class=0)
 
 

@@ -43,10 +43,10 @@ STREAMS = {
     "f2": "fmnist-cd, 2 drifts",
     "c1": "cifar10-cd, 1 drift",
     "pacs": "pacs-cd",
-    "partial": "half of a class moves",
-    "gradual": "a class moves over three tasks",
-    "recurring": "classes come and go three times",
-    "alarms": "a class moves over three tasks, every check an alarm",
+    "partial": "half of a class drifts",
+    "gradual": "a class drifts over three tasks",
+    "recurring": "concepts recur, three times",
+    "alarms": "a class drifts over three tasks, every check an alarm",
 }
 NAMES = {CONTROL: "fr-flush, rehearsed as well", UNCERTAIN: "amr-chosen, by uncertainty"}
 
@@ -132,7 +132,7 @@ class Runs:
 
 def in_words(cell: str) -> str:
     stream, method, buffer = cell.split("-")
-    return f"{STREAMS[stream]}, {method.upper()}, {buffer} rows"
+    return f"{STREAMS[stream]}, {method.upper()}, buffer {buffer}"
 
 
 def line(*entries: object) -> str:
@@ -388,7 +388,7 @@ def _draw_curves(axes: Axes, curves: dict[str, list[tuple[float, float, float]]]
     styles = style.styles_of(curves)
     for place, (name, points) in enumerate(curves.items()):
         labels, means, spreads = zip(*sorted(points), strict=True)
-        # A little apart, so that bars of as many labels can be told apart.
+        # A little apart, so that bars of as many labels do not overlap.
         axes.errorbar(
             np.array(labels) * 1.05 ** (place - len(curves) // 2),
             means,

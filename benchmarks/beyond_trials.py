@@ -91,7 +91,7 @@ _SMALL: dict[str, Any] = {
     "epochs": 1,
     "batch_size": 10,
     "minibatch_size": 10,
-    "max_per_class": 1800,  # 1,500 to learn from; the others are watched
+    "max_per_class": 1800,  # 1,500 to learn from; the others are monitored
     "backbone": "resnet18",
     "memory_format": "channels-last",
     "options": {"backbone": {"width": 8}},

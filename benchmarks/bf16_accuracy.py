@@ -2,7 +2,7 @@
 
     python benchmarks/bf16_accuracy.py [--seeds 5] [--max-per-class 1800] [--width 20]
 
-ER with a realigned memory on real Fashion-MNIST with one drift that is known (an oracle tells it,
+ER with a realigned memory on real Fashion-MNIST with one drift that is known (an oracle reports it,
 so that a detector's threshold adds no noise of its own): ResNet-18 of reduced width, one
 epoch. Saved runs of equal settings are not made again. Ends with 1 where the interval
 of the paired difference in FAA leaves out zero and the mean difference exceeds the standard

@@ -3,7 +3,7 @@
 The claim: `amr` ends at least 10 points of final average accuracy above `vanilla` and within 3
 points of `fr`, with at most a quarter of its adaptation labels. "Within" means that the lower end
 of the paired 95 % interval of the difference lies above -3. `fr-flush` stands beside `fr` because
-published relearning leaves stale rows in memory, which makes it a weaker opponent.
+published relearning leaves stale samples in memory, which makes it a weaker opponent.
 
     python benchmarks/demo_claim.py [--num-seeds 10] [--first-seed 0]
 """

@@ -1,4 +1,4 @@
-"""What the scripts that measure detection share: rows, a small learner, encoders, tests.
+"""What the scripts that measure detection share: samples, a small learner, encoders, tests.
 
 Encoders are taken from the catalogue, so that a new one is there as soon as it has its line in it.
 """
@@ -54,21 +54,21 @@ PValues = dict[str, np.ndarray]
 """by test, one per pair of samples"""
 
 
-# Rows
+# Samples
 
 
 def images_of(dataset: Dataset, rows: np.ndarray) -> Tensor:
-    """Some of the images, uint8 (rows, height, width, channels)."""
+    """Some of the images, uint8 (samples, height, width, channels)."""
     return torch.from_numpy(np.ascontiguousarray(dataset.images[rows]))
 
 
 def by_class(labels: np.ndarray, rows: np.ndarray, num_classes: int) -> list[np.ndarray]:
-    """The given rows of each class."""
+    """The given samples of each class."""
     return [rows[labels[rows] == label] for label in range(num_classes)]
 
 
 def drawn(rows: np.ndarray, count: int, draw: torch.Generator) -> np.ndarray:
-    """So many of the rows at random, without repeats; all of them, where there are no more."""
+    """So many of the samples at random, without repeats; all of them, where there are no more."""
     chosen: np.ndarray = rows[torch.randperm(len(rows), generator=draw)[:count].numpy()]
     return chosen
 
@@ -76,7 +76,7 @@ def drawn(rows: np.ndarray, count: int, draw: torch.Generator) -> np.ndarray:
 def trained_and_fresh(
     dataset: Dataset, train_rows: int, seed: int
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Rows of each class to train on, and rows that no learner trains on.
+    """Samples of each class to train on, and samples that no learner trains on.
 
     The latter are the test part; where there is none, what is left of the class, but half of it.
     """
@@ -99,20 +99,20 @@ def trained_and_fresh(
 
 
 class Learner:
-    """A small network that has been trained on some rows, asked without changing it."""
+    """A small network that has been trained on some samples, asked without changing it."""
 
     def __init__(self, network: nn.Module) -> None:
         self._network = network.eval()
 
     def encode(self, images: Tensor) -> Encoding:
-        """(rows, height, width, channels) -> logits and features."""
+        """(samples, height, width, channels) -> logits and features."""
         return encode_all(self._network, [to_input(images, memory_format=torch.channels_last)])
 
 
 def trained(
     dataset: Dataset, rows_by_class: Sequence[np.ndarray], *, epochs: int, seed: int
 ) -> Learner:
-    """A small convolutional network after so many epochs over the rows, by Adam."""
+    """A small convolutional network after so many epochs over the samples, by Adam."""
     rows = np.concatenate(rows_by_class)
     images, labels = images_of(dataset, rows), torch.from_numpy(dataset.labels[rows])
     height, width, channels = dataset.images.shape[1:]
@@ -133,7 +133,7 @@ def trained(
     learner = Learner(network)
     correct = (encoded(learner, images).logits.argmax(dim=1) == labels).float().mean()
     say(
-        f"learner {seed}: {epochs} epochs over {len(labels)} rows in"
+        f"learner {seed}: {epochs} epochs over {len(labels)} samples in"
         f" {time.perf_counter() - start:.0f} s, of which it knows {correct:.1%}"
     )
     return learner
@@ -154,7 +154,7 @@ def encoder_named(name: str, learner: Learner | None, shape: Sequence[int], seed
     """An encoder of the catalogue; one that never asks a learner needs none."""
 
     def no_learner(images: Tensor) -> Encoding:
-        raise AssertionError(f"nobody has trained a learner that knows {len(images)} rows")
+        raise AssertionError(f"nobody has trained a learner that knows {len(images)} samples")
 
     context = EncoderContext(
         learner=learner.encode if learner is not None else no_learner,
@@ -172,7 +172,7 @@ def encoded(encoder: Encodes, images: Tensor) -> Encoding:
 
 
 def learns(name: str) -> bool:
-    """Whether rows that the learner has trained on are no reference for the encoder."""
+    """Whether samples that the learner has trained on are no reference for the encoder."""
     return not registry.find("encoder", name).factory().fixed
 
 
@@ -213,7 +213,7 @@ def common_arguments(description: str | None, *encoders: str) -> argparse.Argume
         nargs="+" if len(encoders) > 1 else None,
         default=list(encoders) if len(encoders) > 1 else encoders[0],
         choices=tuple(registry.CATALOGUE["encoder"]),
-        help="what the tests look at images through",
+        help="what encodes images for the tests",
     )
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the numbers there")
     return parser

@@ -2,15 +2,15 @@
 
     python benchmarks/detect_false_alarms.py [--data fashion-mnist] [--encoder random] [--sizes 20]
 
-A check draws a class, reference rows and 100 current rows of it without overlap, and tests at level
+A check draws a class, reference samples and 100 current samples of it without overlap, and tests at level
 0.05. Discrete tests may lie below the level, by as much as is printed beside them; none may lie
-above it by more than chance. An encoder that learns is trained first, on training rows; both
-samples are then drawn from test rows, which it has never seen.
+above it by more than chance. An encoder that learns is trained first, on training samples; both
+samples are then drawn from test samples, which it has never seen.
 
     python benchmarks/detect_false_alarms.py --encoder learner --trained-reference
 
-draws the reference from rows that the learner was trained on, as a replay memory would: that is the
-mistake which makes it cry wolf, shown on a learner that knows its few rows by heart.
+draws the reference from samples that the learner was trained on, as a replay memory would: that is the
+mistake which makes it cry wolf, shown on a learner that knows its few samples by heart.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Sides:
     """None: the current ones as well, without overlap"""
 
     def draw(self, size: int, draw: torch.Generator) -> tuple[Encoding, Encoding]:
-        """Reference and current rows of a class at random."""
+        """Reference and current samples of a class at random."""
         label = int(torch.randint(len(self.current), (), generator=draw))
         rows = self.current[label]
         order = torch.randperm(len(rows), generator=draw)
@@ -75,7 +75,7 @@ class Sides:
         return kept[others], rows[order[:NUM_CURRENT]]
 
     def largest(self) -> int:
-        """Reference rows that every class has to offer."""
+        """Reference samples that every class has to offer."""
         if self.reference is None:
             return min(map(len, self.current)) - NUM_CURRENT
         return min(map(len, self.reference))
@@ -96,7 +96,7 @@ class Rate:
 
 
 def sides_of(dataset: Dataset, arguments: argparse.Namespace) -> Sides:
-    """Encoded once; what an encoder was trained on is not among the rows, unless asked for."""
+    """Encoded once; what an encoder was trained on is not among the samples, unless asked for."""
     shape = dataset.images.shape[1:]
     if not learns(arguments.encoder):
         encoder = encoder_named(arguments.encoder, None, shape, arguments.seed)
@@ -104,10 +104,10 @@ def sides_of(dataset: Dataset, arguments: argparse.Namespace) -> Sides:
             dataset.labels, np.arange(len(dataset.labels)), num_classes=len(dataset.class_names)
         )
         return Sides(
-            current=[encoded(encoder, images_of(dataset, of[: arguments.rows])) for of in rows],
+            current=[encoded(encoder, images_of(dataset, of[: arguments.samples])) for of in rows],
             reference=None,
         )
-    known, fresh = trained_and_fresh(dataset, arguments.train_rows, arguments.seed)
+    known, fresh = trained_and_fresh(dataset, arguments.train_samples, arguments.seed)
     learner = trained(dataset, known, epochs=arguments.epochs, seed=arguments.seed)
     encoder = encoder_named(arguments.encoder, learner, shape, arguments.seed)
     current = [encoded(encoder, images_of(dataset, of)) for of in fresh]
@@ -115,7 +115,7 @@ def sides_of(dataset: Dataset, arguments: argparse.Namespace) -> Sides:
         float((of.logits.argmax(dim=1) == label).double().mean())
         for label, of in enumerate(current)
     ]
-    say(f"on rows it never saw it is right in {np.mean(correct):.1%}")
+    say(f"on samples it never saw it is right in {np.mean(correct):.1%}")
     return Sides(
         current=current,
         reference=[encoded(encoder, images_of(dataset, of)) for of in known]
@@ -184,7 +184,7 @@ def rates_of(columns: PValues, size: int, permutations: int) -> list[Rate]:
 def table_line(rate: Rate) -> str:
     """Rate and interval, and what the test can reach at most."""
     line = (
-        f"{rate.size:>4} reference rows  {rate.test:<22} {rate.rate:.4f}"
+        f"{rate.size:>4} reference samples  {rate.test:<22} {rate.rate:.4f}"
         f"  [{rate.low:.3f}, {rate.high:.3f}]"
     )
     if rate.attainable is None:
@@ -196,16 +196,18 @@ def parsed() -> argparse.Namespace:
     parser = common_arguments(__doc__, "random")
     parser.add_argument("--data", default="fashion-mnist", help="a known data set")
     parser.add_argument("--checks", type=int, default=2000)
-    parser.add_argument("--sizes", default="20,50,500", help="reference rows")
-    parser.add_argument("--rows", type=int, help="of a class, for a fixed encoder; all by default")
+    parser.add_argument("--sizes", default="20,50,500", help="reference samples")
+    parser.add_argument(
+        "--samples", type=int, help="of a class, for a fixed encoder; all by default"
+    )
     parser.add_argument("--permutations", type=int, default=99)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--train-rows", type=int, default=100, help="per class, for a learner")
+    parser.add_argument("--train-samples", type=int, default=100, help="per class, for a learner")
     parser.add_argument("--epochs", type=int, default=100, help="for a learner")
     parser.add_argument(
         "--trained-reference",
         action="store_true",
-        help="draw the reference from rows that the learner was trained on",
+        help="draw the reference from samples that the learner was trained on",
     )
     arguments = parser.parse_args()
     if arguments.trained_reference and not learns(arguments.encoder):
@@ -220,14 +222,14 @@ def main() -> int:
     checks = arguments.checks
     say(
         f"{arguments.data}, encoder {arguments.encoder}, {checks} checks, {NUM_CURRENT} current"
-        f" rows, level {LEVEL}; above {stats.binom.ppf(0.999, checks, LEVEL) / checks:.3f} would be"
+        f" samples, level {LEVEL}; above {stats.binom.ppf(0.999, checks, LEVEL) / checks:.3f} would be"
         " more than chance"
     )
     sides = sides_of(load_data(arguments.data), arguments)
     rates: list[Rate] = []
     for size in map(int, arguments.sizes.split(",")):
         if size > sides.largest():
-            say(f"{size:>4} reference rows: classes have only {sides.largest()} to offer")
+            say(f"{size:>4} reference samples: classes have only {sides.largest()} to offer")
             continue
         some = rates_of(all_p_values(sides, size, arguments), size, arguments.permutations)
         for rate in some:
@@ -237,7 +239,9 @@ def main() -> int:
     write_json(arguments.json, settings | {"rates": [asdict(rate) for rate in rates]})
     worst = max(rate.rate for rate in rates)
     if arguments.trained_reference:
-        say(f"largest rate {worst:.4f} at level {LEVEL}: rows it was trained on are no reference")
+        say(
+            f"largest rate {worst:.4f} at level {LEVEL}: samples it was trained on are no reference"
+        )
         return 0
     say(f"largest rate {worst:.4f}: {'within' if worst <= MOST else 'ABOVE'} {MOST}")
     return 0 if worst <= MOST else 1

@@ -1,14 +1,14 @@
-"""How well the harm of a drift and the share of moved rows are estimated, on real images.
+"""How well the harm of a drift and the fraction of drifted samples are estimated, on real images.
 
-    python benchmarks/detect_harm_share.py [--seeds 3] [--rows test] [--figure PATH] [--json PATH]
+    python benchmarks/detect_harm_share.py [--seeds 3] [--samples test] [--figure PATH] [--json PATH]
 
-A small network learns Fashion-MNIST from 12,000 rows. Then every transform at every severity drifts
-test rows. Harm: the accuracy that each class truly loses, on all its test rows, against estimates
-from 50 reference and 100 monitored rows. Share: rows of which 0 to all have moved, in the learner's
-features, against the estimate, its standard error and the evidence on single rows; a drift is clear
-where moved rows stand above reference rows nine times out of ten, else faint.
+A small network learns Fashion-MNIST from 12,000 samples. Then every transform at every severity drifts
+test samples. Harm: the accuracy that each class truly loses, on all its test samples, against estimates
+from 50 reference and 100 monitored samples. Share: samples of which 0 to all have drifted, in the learner's
+features, against the estimate, its standard error and the evidence on single samples; a drift is clear
+where drifted samples stand above reference samples nine times out of ten, else faint.
 
-The estimators were chosen on test rows; `--rows left-out` measures them on training rows that no
+The estimators were chosen on test samples; `--samples left-out` measures them on training samples that no
 choice has seen and the network has not learned.
 """
 
@@ -78,7 +78,7 @@ def parts_of(dataset: Dataset, name: str) -> tuple[tuple[Tensor, Tensor], tuple[
 
 
 def trained(images: Tensor, labels: Tensor, seed: int) -> nn.Module:
-    """A small network after a few epochs on a part of the rows."""
+    """A small network after a few epochs on a part of the samples."""
     with rng.as_global(rng.fork(seed, "weights")):
         network = SmallCNN(input_shape=(1, 28, 28), num_classes=NUM_CLASSES)
     draw = rng.fork(seed, "rows")
@@ -99,7 +99,7 @@ def trained(images: Tensor, labels: Tensor, seed: int) -> nn.Module:
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """Test rows as they were, and the same rows drifted, as one learner sees them."""
+    """Test samples as they were, and the same samples drifted, as one learner sees them."""
 
     plain: Encoding
     labels: Tensor
@@ -107,7 +107,7 @@ class World:
     """by class"""
 
     def draw(self, generator: torch.Generator, sizes: tuple[int, int]) -> list[tuple[Tensor, ...]]:
-        """For each class, so many rows and so many others."""
+        """For each class, so many samples and so many others."""
         drawn = []
         for rows in self.rows:
             order = rows[torch.randperm(len(rows), generator=generator)]
@@ -115,7 +115,7 @@ class World:
         return drawn
 
     def lost(self, drifted: Encoding) -> list[float]:
-        """Points of accuracy that each class loses, on all its rows."""
+        """Points of accuracy that each class loses, on all its samples."""
         before, after = (self.labels == side.logits.argmax(dim=1) for side in (self.plain, drifted))
         change = before.double() - after.double()
         return [100 * float(change[rows].mean()) for rows in self.rows]
@@ -211,12 +211,12 @@ def measure_unlabelled(
     truth = [each if has_drifted[label] else 0.0 for label, each in enumerate(lost)]
     for label, harm in estimate_harm_by_class(reference, current, labels).items():
         found["stream, transport by class"].append((harm.without_labels, truth[label]))
-    # A class comes with 30 to 100 rows, and the reference's mix says: all alike.
+    # A class comes with 30 to 100 samples, and the reference's mix says: all alike.
     counts = torch.randint(30, NUM_MONITORED + 1, (NUM_CLASSES,), generator=generator)
     stays = torch.arange(len(now)) % NUM_MONITORED < counts[world.labels[now]]
     uneven = current[stays]
-    told = dict(enumerate(counts.double().tolist()))
-    for name, mix in (("not told", None), ("told", told)):
+    known = dict(enumerate(counts.double().tolist()))
+    for name, mix in (("not known", None), ("known", known)):
         for label, harm in estimate_harm_by_class(reference, uneven, labels, mix=mix).items():
             found[f"stream, uneven mix {name}"].append((harm.without_labels, truth[label]))
     for method in ("threshold", "confidence"):
@@ -277,7 +277,7 @@ class ShareTrial:
     """by way of estimating"""
     error: float
     area: float | None
-    """of the evidence on single rows; None: all have moved, or none"""
+    """of the evidence on single samples; None: all have drifted, or none"""
 
 
 def measure_share(
@@ -321,7 +321,7 @@ def area(low: Tensor, high: Tensor) -> float:
 
 
 def unseen_scores(pairs: list[tuple[Tensor, Tensor]], sizes: tuple[int, int]) -> tuple[Tensor, ...]:
-    """What the estimate is made of, for its rivals: (classes, rows) on either side."""
+    """What the estimate is made of, for its rivals: (classes, samples) on either side."""
     order = torch.randperm(sum(sizes), generator=rng.fork(0, "folds"))
     pooled = torch.stack([torch.cat(pair) for pair in pairs])[:, order]
     is_current = (order >= sizes[0]).expand(len(pairs), 1, -1)
@@ -331,15 +331,15 @@ def unseen_scores(pairs: list[tuple[Tensor, Tensor]], sizes: tuple[int, int]) ->
 
 
 def storey(reference: Tensor, current: Tensor) -> list[float]:
-    """Current rows below the reference's median, twice, are those that stayed."""
+    """Current samples below the reference's median, twice, are those that stayed."""
     stayed = (current <= reference.median(dim=1, keepdim=True).values).double().mean(dim=1)
     return (1 - 2 * stayed).clamp(0, 1).tolist()
 
 
 def two_normals(reference: Tensor, current: Tensor) -> list[float]:
-    """Expectation-maximisation: two normal curves of one width, and three rows said to have stayed.
+    """Expectation-maximisation: two normal curves of one width, and three samples said to have stayed.
 
-    Without these, any share explains rows of which none has moved.
+    Without these, any share explains samples of which none has drifted.
     """
     rows = reference.shape[1] + current.shape[1]
     low, share = reference.mean(dim=1, keepdim=True), torch.full((len(current), 1), 0.5).double()
@@ -412,7 +412,7 @@ def print_shares(rows: list[dict[str, Any]]) -> None:
             f"{sizes:>9}  {row['drift']:7}{row['share']:5.2f}{numbers}"
             f"{row['within 2 errors']:18.2f} {shown}{row['num']:8}"
         )
-    print("(bias, and root of the mean squared error; area: of the evidence on single rows)")
+    print("(bias, and root of the mean squared error; area: of the evidence on single samples)")
 
 
 def figure_of(found: Mapping[str, Pairs], rows: list[dict[str, Any]]) -> bytes:
@@ -449,8 +449,10 @@ def figure_of(found: Mapping[str, Pairs], rows: list[dict[str, Any]]) -> bytes:
                 linestyle=line.line, linewidth=1.2, markersize=5, capsize=2, label=f"{drift} drift",
             )  # fmt: skip
         share.plot((0, 1), (0, 1), color=style.MUTED, linewidth=0.8, zorder=0)
-        share.set(xlim=(-0.06, 1.06), ylim=(-0.06, 1.12), title="Share of a class that has moved")
-        share.set(xlabel="share that has moved", ylabel="estimated share")
+        share.set(
+            xlim=(-0.06, 1.06), ylim=(-0.06, 1.12), title="Fraction of a class that has drifted"
+        )
+        share.set(xlabel="fraction that has drifted", ylabel="estimated share")
         share.set_xticks(SHARES)
         for axes in (harm, share):
             axes.grid(visible=True)
@@ -462,13 +464,13 @@ def figure_of(found: Mapping[str, Pairs], rows: list[dict[str, Any]]) -> bytes:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--rows", choices=("test", "left-out"), default="test")
+    parser.add_argument("--samples", choices=("test", "left-out"), default="test")
     parser.add_argument("--figure", type=Path, help="write a PNG here")
     parser.add_argument("--json", type=Path, help="write the numbers here")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     started = time.perf_counter()
-    learned, shown = parts_of(load("fashion-mnist"), arguments.rows)
+    learned, shown = parts_of(load("fashion-mnist"), arguments.samples)
     found: Mapping[str, Pairs] = defaultdict(list)
     trials: list[ShareTrial] = []
     for seed in range(arguments.seeds):

@@ -1,11 +1,11 @@
-"""What is lost where watched rows have no labels: given, predicted and unknown labels compared.
+"""What is lost where monitored samples have no labels: given, predicted and unknown labels compared.
 
     python benchmarks/detect_labels.py [--data fashion-mnist] [--num-seeds 3] [--json PATH]
 
-A learner that has never seen a drifted row is watched with 100 current rows of each class against
-50 reference rows of each, all new to it. Half of the classes have drifted, by one transform at one
+A learner that has never seen a drifted sample is checked with 100 current samples of each class against
+50 reference samples of each, all new to it. Half of the classes have drifted, by one transform at one
 severity, or none has. The combined detector with Holm's correction at 0.05 checks the groups: by
-true labels, by what the learner takes rows for (on both sides), or all rows as one. Shares are of
+true labels, by predicted class (on both sides), or all samples as one. Shares are of
 classes: found (a drifted class is flagged), false (a class that has not drifted is), and of whole
 checks: alarm (any class is flagged).
 """
@@ -52,7 +52,7 @@ def sides(
     now: tuple[Encoding, torch.Tensor],
     classes: range,
 ) -> dict[int, tuple[Encoding, Encoding]]:
-    """Reference and current rows of each group."""
+    """Reference and current samples of each group."""
     names = (WHOLE,) if known == "unknown" else tuple(classes)
     by_side = []
     for encoding, labels in (kept, now):
@@ -66,7 +66,7 @@ def main() -> int:
     parser.add_argument("--data", default="fashion-mnist")
     parser.add_argument("--num-seeds", type=int, default=3)
     parser.add_argument("--redraws", type=int, default=4)
-    parser.add_argument("--train-rows", type=int, default=1000, help="per class")
+    parser.add_argument("--train-samples", type=int, default=1000, help="per class")
     parser.add_argument("--epochs", type=int, default=10)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -81,15 +81,15 @@ def main() -> int:
     )
     check = 0
     for seed in range(arguments.num_seeds):
-        taught, fresh = trained_and_fresh(dataset, arguments.train_rows, seed)
-        learner = trained(dataset, taught, epochs=arguments.epochs, seed=seed)
+        learned, fresh = trained_and_fresh(dataset, arguments.train_samples, seed)
+        learner = trained(dataset, learned, epochs=arguments.epochs, seed=seed)
         encoder = encoder_named("learner", learner, dataset.images.shape[1:], seed)
         rows = np.concatenate(fresh)
         place = {int(row): number for number, row in enumerate(rows)}
         images = images_of(dataset, rows)
         plain = encoded(encoder, images)
-        looks = [("none", 0), *((name, strength) for name in TRANSFORMS for strength in (1, 3, 5))]
-        for transform, severity in looks:
+        drifts = [("none", 0), *((name, strength) for name in TRANSFORMS for strength in (1, 3, 5))]
+        for transform, severity in drifts:
             changed = plain
             if severity:
                 changed = encoded(encoder, transforms.apply(images, transform, severity, seed=seed))
@@ -103,9 +103,9 @@ def main() -> int:
                 for label in classes:
                     chosen = drawn(fresh[label], NUM_REFERENCE + NUM_CURRENT, draw)
                     places = torch.tensor([place[int(row)] for row in chosen])
-                    look = changed if severity and label in drifting else plain
+                    concept = changed if severity and label in drifting else plain
                     kept_parts.append(plain[places[:NUM_REFERENCE]])
-                    now_parts.append(look[places[NUM_REFERENCE:]])
+                    now_parts.append(concept[places[NUM_REFERENCE:]])
                     labels.append(label)
                 kept = Encoding.concat(kept_parts), _repeated(labels, kept_parts)
                 now = Encoding.concat(now_parts), _repeated(labels, now_parts)

@@ -4,11 +4,11 @@
                                         [--json PATH] [--figure PATH]
 
 pacs: photos against paintings, cartoons and sketches. yearbook: portraits of the 1930s (the first
-decade with hundreds of rows of either class) against each later decade, and each decade against the
+decade with hundreds of samples of either class) against each later decade, and each decade against the
 one before it. A learner is trained on one half of the first domain; the reference is the other half
 or another domain, which it never sees. Every class is tested by itself at level 0.05, not corrected
-for the number of classes, with 50 reference and 100 current rows, redrawn several times, and with
-all rows (1,000 of a side at most). Holm's correction is over the classes of a check. The control
+for the number of classes, with 50 reference and 100 current samples, redrawn several times, and with
+all samples (1,000 of a side at most). Holm's correction is over the classes of a check. The control
 splits the held-out half of the first domain in two, anew every time: what it flags are false
 alarms.
 """
@@ -58,7 +58,7 @@ CONTROL = "control"
 SCORES = ("entropy", "energy")
 DECISIONS = ("ks-entropy", "ks-energy", "mmd", "c2st", "combined", "combined, holm")
 NUM_REFERENCE = 50
-FEW, ALL = f"{NUM_REFERENCE} against {NUM_CURRENT} rows", "all rows"
+FEW, ALL = f"{NUM_REFERENCE} against {NUM_CURRENT} samples", "all samples"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One class on one step, seen through one encoder with so many rows."""
+    """One class on one step, seen through one encoder with so many samples."""
 
     encoder: str
     seed: int
@@ -92,18 +92,18 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What was made of the rows of all domains, by one learner and by one encoder."""
+    """What was made of the samples of all domains, by one learner and by one encoder."""
 
     rows: dict[int, list[np.ndarray]]
     """by domain and class, none that the learner was trained on"""
     correct: np.ndarray
-    """bool by row number: whether the learner is right"""
+    """bool by sample number: whether the learner is right"""
     place: np.ndarray
-    """by row number, where it stands in the encoding"""
+    """by sample number, where it stands in the encoding"""
     encoding: Encoding
 
     def side(self, rows: np.ndarray) -> Encoding:
-        """Encodings of some rows."""
+        """Encodings of some samples."""
         return self.encoding[torch.from_numpy(self.place[rows])]
 
     def cost(self, step: Step, label: int) -> float:
@@ -133,7 +133,7 @@ def steps_of(dataset: Dataset, name: str) -> list[Step]:
 def looked_at(
     dataset: Dataset, steps: Sequence[Step], seed: int, arguments: argparse.Namespace
 ) -> Iterator[tuple[str, Seen]]:
-    """All rows but those of the learner, through each encoder."""
+    """All samples but those of the learner, through each encoder."""
     assert dataset.domains is not None
     first = steps[0].source
     rows = {
@@ -163,7 +163,7 @@ def looked_at(
 def sample(
     seen: Seen, step: Step, label: int, amount: str, max_samples: int, draw: torch.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Reference rows and current rows of a class; fewer, where there are no more."""
+    """Reference samples and current samples of a class; fewer, where there are no more."""
     few = amount == FEW
     reference = seen.rows[step.source][label]
     most = (NUM_REFERENCE, NUM_CURRENT) if few else (max_samples, max_samples)
@@ -187,7 +187,7 @@ def cases_of(
         for step, amount in product(steps, (FEW, ALL)):
             if step.story == CONTROL:
                 redraws = arguments.control_redraws
-            else:  # all rows against all rows, drawn anew, would be the same ones
+            else:  # all samples against all samples, drawn anew, would be the same ones
                 redraws = arguments.redraws if amount == FEW else 1
             path = (seed, step.story, step.source, step.target, amount)
             draw = rng.fork(0, "natural", *path)
@@ -220,11 +220,11 @@ def cases_of(
         say(f"seed {seed}, encoder {name}: {len(steps)} steps tested")
 
 
-# Telling
+# Showing
 
 
-def tell(cases: Sequence[Case], encoders: Sequence[str]) -> None:
-    """A table for each encoder and amount of rows, then the comparison that the paper made."""
+def show(cases: Sequence[Case], encoders: Sequence[str]) -> None:
+    """A table for each encoder and amount of samples, then the comparison that the paper made."""
     for encoder, amount in product(encoders, (FEW, ALL)):
         some = [case for case in cases if (case.encoder, case.rows) == (encoder, amount)]
         say(f"\nencoder {encoder}, {amount}: share of classes flagged; means over seeds")
@@ -267,7 +267,7 @@ def mean_found(cases: Sequence[Case], name: str) -> float:
 
 
 def draw_figure(cases: Sequence[Case], encoders: Sequence[str], title: str, path: Path) -> None:
-    """Bars: encoders and stories downwards, few and all rows across."""
+    """Bars: encoders and stories downwards, few and all samples across."""
     stories = [story for story in dict.fromkeys(c.story for c in cases) if story != CONTROL]
     groups = max(len({c.target for c in cases if c.story in (CONTROL, s)}) for s in stories)
     with matplotlib.rc_context(style.RC):
@@ -328,7 +328,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--redraws", type=int, default=10, help="per class and seed")
     parser.add_argument("--control-redraws", type=int, default=100, help="per class and seed")
-    parser.add_argument("--max-rows", type=int, default=1000, help="of a side, of all rows")
+    parser.add_argument("--max-samples", type=int, default=1000, help="of a side, of all samples")
     parser.add_argument("--permutations", type=int, default=399, help="of the tests on features")
     parser.add_argument("--epochs", type=int, default=30, help="for the learner")
     parser.add_argument("--figure", type=Path, metavar="PATH", help=".png or .svg")
@@ -347,7 +347,7 @@ def main() -> int:
         f" seeds {seeds[0]} to {seeds[-1]}"
     )
     cases = [case for seed in seeds for case in cases_of(dataset, steps, seed, arguments)]
-    tell(cases, arguments.encoder)
+    show(cases, arguments.encoder)
     if arguments.json is not None:
         hidden = ("json", "figure")
         settings = {name: value for name, value in vars(arguments).items() if name not in hidden}

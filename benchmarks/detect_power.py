@@ -3,16 +3,16 @@
     python benchmarks/detect_power.py [--data fashion-mnist] [--encoder random] [--num-seeds 3]
                                       [--sizes 20:7,50:7,500:3] [--json PATH] [--figure PATH]
 
-Reference rows and 100 current rows of a class are drawn from the test part, without overlap; the
+Reference samples and 100 current samples of a class are drawn from the test part, without overlap; the
 current ones are shown transformed. A size comes with its number of redraws per class and seed. A
 seed makes the encoder, the noise, the permutation and a learner, which never sees a drifted row:
-what it loses on all test rows of the class is what the drift costs. Shares are at level 0.05 for
+what it loses on all test samples of the class is what the drift costs. Shares are at level 0.05 for
 one class by itself, not corrected for the number of classes; Holm's correction is over all classes
 of a check, once with all of them drifted and once ("alone") with the class the only one; it needs
 more permutations than the level by itself (`--permutations 1000 --sizes 50:7` does).
 
 The goal: of the drifts that cost a class more than 5 points of accuracy, the combined detector
-finds 99 % with 50 reference rows. What it reaches is printed, whatever it is.
+finds 99 % with 50 reference samples. What it reaches is printed, whatever it is.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ ALONE = "combined, alone"
 GOAL, GOAL_SIZE = 0.99, 50
 
 Draws = Mapping[int, Tensor]
-"""by reference size, (classes, redraws, reference + current rows): places within a class"""
+"""by reference size, (classes, redraws, reference + current samples): places within a class"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,35 +91,35 @@ class Case:
 def cases_of(dataset: Dataset, seed: int, arguments: argparse.Namespace) -> Iterator[Case]:
     """Every case of one seed."""
     sizes: Mapping[int, int] = arguments.sizes
-    known, fresh = trained_and_fresh(dataset, arguments.train_rows, seed)
+    known, fresh = trained_and_fresh(dataset, arguments.train_samples, seed)
     learner = trained(dataset, known, epochs=arguments.epochs, seed=seed)
     encoder = encoder_named(arguments.encoder, learner, dataset.images.shape[1:], seed)
     rows = np.concatenate(fresh)
     images, labels = images_of(dataset, rows), dataset.labels[rows]
     starts = np.cumsum([0, *map(len, fresh)])
-    num_rows = min(arguments.rows, *map(len, fresh))
-    # Encoders may be slow: no more rows than samples are drawn from.
-    part = torch.cat([torch.arange(start, start + num_rows) for start in starts[:-1].tolist()])
+    num_samples = min(arguments.samples, *map(len, fresh))
+    # Encoders may be slow: no more images than samples are drawn from.
+    part = torch.cat([torch.arange(start, start + num_samples) for start in starts[:-1].tolist()])
 
-    def look(images: Tensor) -> tuple[Encoding, np.ndarray]:
+    def encode_all(images: Tensor) -> tuple[Encoding, np.ndarray]:
         """What is drawn from, class after class, and the learner's accuracy on each class."""
         said = encoded(learner, images)
         seen = said[part] if learns(arguments.encoder) else encoded(encoder, images[part])
         return seen, accuracy_by_class(said, labels, len(fresh))
 
-    clean, before = look(images)
-    say(f"seed {seed}: the learner is right in {before.mean():.1f} % of the test rows")
-    draws = draws_of(len(fresh), num_rows, sizes, seed)
+    clean, before = encode_all(images)
+    say(f"seed {seed}: the learner is right in {before.mean():.1f} % of the test samples")
+    draws = draws_of(len(fresh), num_samples, sizes, seed)
     tests = tests_on(SCORES, arguments.permutations)
     for transform, severity in product(TRANSFORMS, transforms.SEVERITIES):
-        drifted, after = look(
+        drifted, after = encode_all(
             transforms.apply(images, transform, severity, seed=seed, unit=arguments.unit)
         )
         costs = before - after
         line = f"seed {seed} {transform} {severity}: costs {costs.mean():5.1f} points; found"
         for size in sizes:
             path = (seed, transform, severity, size)
-            found = shares(tests, clean, drifted, draws[size], num_rows, path)
+            found = shares(tests, clean, drifted, draws[size], num_samples, path)
             line += f"  {size}: {found['combined'].mean():.2f}"
             for label, cost in enumerate(costs.tolist()):
                 yield Case(
@@ -134,14 +134,16 @@ def cases_of(dataset: Dataset, seed: int, arguments: argparse.Namespace) -> Iter
         say(line)
 
 
-def draws_of(num_classes: int, num_rows: int, sizes: Mapping[int, int], seed: int) -> Draws:
+def draws_of(num_classes: int, num_samples: int, sizes: Mapping[int, int], seed: int) -> Draws:
     """The same for all drifts, so that what differs between them is not the luck of the draw."""
     draws = {}
     for size, redraws in sizes.items():
-        if size + NUM_CURRENT > num_rows:
-            raise SystemExit(f"{size} + {NUM_CURRENT} rows of a class are wanted, of {num_rows}")
+        if size + NUM_CURRENT > num_samples:
+            raise SystemExit(
+                f"{size} + {NUM_CURRENT} samples of a class are wanted, of {num_samples}"
+            )
         draw = rng.fork(seed, "power", size)
-        order = torch.rand(num_classes, redraws, num_rows, generator=draw).argsort(dim=2)
+        order = torch.rand(num_classes, redraws, num_samples, generator=draw).argsort(dim=2)
         draws[size] = order[:, :, : size + NUM_CURRENT]
     return draws
 
@@ -151,12 +153,12 @@ def shares(
     clean: Encoding,
     drifted: Encoding,
     draws: Tensor,
-    num_rows: int,
+    num_samples: int,
     path: tuple[str | int, ...],
 ) -> dict[str, np.ndarray]:
     """Which share of a class's redraws each test flags, (classes,)."""
     num_classes, redraws, _ = draws.shape
-    places = draws + num_rows * torch.arange(num_classes)[:, None, None]
+    places = draws + num_samples * torch.arange(num_classes)[:, None, None]
     pairs = [
         (clean[each[:-NUM_CURRENT]], drifted[each[-NUM_CURRENT:]]) for each in places.flatten(0, 1)
     ]
@@ -177,14 +179,16 @@ def least_alone(permutations: int) -> float:
     return float(merged({"ks-entropy": blind, "mmd": blind, "c2st": smallest}))
 
 
-# Telling
+# Showing
 
 
-def tell(cases: Sequence[Case], sizes: Sequence[int], names: Sequence[str]) -> None:
+def show(cases: Sequence[Case], sizes: Sequence[int], names: Sequence[str]) -> None:
     """The tables, and the goal."""
     columns = (*DECISIONS, ALONE)
     for size in sizes:
-        say(f"\n{size} reference rows, share found at level {LEVEL}; means over classes and seeds")
+        say(
+            f"\n{size} reference samples, share found at level {LEVEL}; means over classes and seeds"
+        )
         say(f"{'':<17}{'cost':>6}" + "".join(f"{name:>16}" for name in columns) + "  sd of seeds")
         for transform, severity in product(TRANSFORMS, transforms.SEVERITIES):
             some = [
@@ -205,10 +209,10 @@ def tell_goal(cases: Sequence[Case], size: int, names: Sequence[str]) -> None:
     costly = [case for case in cases if case.cost > COSTLY]
     cheap = [case for case in cases if case.cost <= COSTLY]
     if not costly:
-        say(f"\n{size} reference rows: no drift cost more than {COSTLY:g} points")
+        say(f"\n{size} reference samples: no drift cost more than {COSTLY:g} points")
         return
     say(
-        f"\n{size} reference rows: of {len(costly)} drifts (class, transform, severity, seed) that"
+        f"\n{size} reference samples: of {len(costly)} drifts (class, transform, severity, seed) that"
         f" cost more than {COSTLY:g} points, and of {len(cheap)} others, are found"
     )
     for name in (*DECISIONS, ALONE):
@@ -224,7 +228,9 @@ def tell_goal(cases: Sequence[Case], size: int, names: Sequence[str]) -> None:
     if size == GOAL_SIZE:
         reached = mean_found(costly, "combined")
         verdict = "reached" if reached >= GOAL else "MISSED"
-        say(f"  goal {GOAL:.0%} with {size} against {NUM_CURRENT} rows: {reached:.1%}, {verdict}")
+        say(
+            f"  goal {GOAL:.0%} with {size} against {NUM_CURRENT} samples: {reached:.1%}, {verdict}"
+        )
 
 
 def mean_found(cases: Sequence[Case], name: str) -> float:
@@ -320,16 +326,18 @@ def parsed() -> argparse.Namespace:
         "--sizes",
         type=sizes_and_redraws,
         default="20:7,50:7,500:3",
-        help="reference rows, each with its redraws per class and seed",
+        help="reference samples, each with its redraws per class and seed",
     )
-    parser.add_argument("--rows", type=int, default=1000, help="test rows encoded per class")
+    parser.add_argument("--samples", type=int, default=1000, help="test samples encoded per class")
     parser.add_argument("--permutations", type=int, default=399, help="of the tests on features")
     parser.add_argument("--unit", default="pixel", choices=transforms.UNITS, help="permuted")
-    parser.add_argument("--train-rows", type=int, default=1000, help="per class, for the learner")
+    parser.add_argument(
+        "--train-samples", type=int, default=1000, help="per class, for the learner"
+    )
     parser.add_argument("--epochs", type=int, default=10, help="for the learner")
     parser.add_argument("--figure", type=Path, metavar="PATH", help=".png or .svg")
     parser.add_argument(
-        "--again", type=Path, metavar="PATH", help="tell and draw what --json wrote, same settings"
+        "--again", type=Path, metavar="PATH", help="show and draw what --json wrote, same settings"
     )
     return parser.parse_args()
 
@@ -348,7 +356,7 @@ def main() -> int:
         names.remove("combined, holm")
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.num_seeds)
     say(
-        f"{arguments.data}, encoder {arguments.encoder}, {NUM_CURRENT} current rows,"
+        f"{arguments.data}, encoder {arguments.encoder}, {NUM_CURRENT} current samples,"
         f" seeds {seeds[0]} to {seeds[-1]}"
     )
     if arguments.again is None:
@@ -356,7 +364,7 @@ def main() -> int:
     else:
         cases = [Case(**case) for case in json.loads(arguments.again.read_text())["cases"]]
     sizes = sorted({case.size for case in cases})
-    tell(cases, sizes, dataset.class_names)
+    show(cases, sizes, dataset.class_names)
     if arguments.json is not None:
         hidden = ("json", "figure", "again")
         settings = {name: value for name, value in vars(arguments).items() if name not in hidden}

@@ -1,12 +1,12 @@
-"""What drift is told by: rows in the replay memory, or a fingerprint; and a reference gone bad.
+"""What drift is found by: samples in the replay memory, or a fingerprint; and a reference gone bad.
 
     python benchmarks/detect_reference.py [--data fashion-mnist] [--seeds 10] [--json PATH]
 
 First, ten classes are learned two at a time, and after the last one every class is checked at level
-0.05 by the combination of tests on a fixed random network: against the rows that the memory still
-has of it, for memories of 100 to 5,000 rows, and against a fingerprint of 50 rows, which does not
-depend on the memory. Second, a share of the reference shows another look than it should: the new
-one, which hides drift, or an old one, which is taken for drift.
+0.05 by the combination of tests on a fixed random network: against the samples that the memory still
+has of it, for memories of 100 to 5,000 samples, and against a fingerprint of 50 samples, which does not
+depend on the memory. Second, a share of the reference shows another concept than it should: the new
+one, which hides drift, or an old one, which raises false alarms.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Pairs = Sequence[tuple[Encoding, Encoding]]
 
 
 class World:
-    """Rows that were learned from and rows that are watched, encoded in every look."""
+    """Samples that were learned from and monitored samples, encoded in every concept."""
 
     def __init__(self, dataset: Dataset, *, num_learned: int) -> None:
         labels = torch.from_numpy(dataset.labels)
@@ -58,10 +58,10 @@ class World:
         shape = dataset.images.shape[1:]
         encoder = RandomEncoder(EncoderContext(learner=_nobody, image_shape=shape, seed=0))
         images = torch.from_numpy(np.ascontiguousarray(dataset.images))
-        self.looks: dict[str, Encoding] = {"as learned": encoder.encode(images)}
+        self.concepts: dict[str, Encoding] = {"as learned": encoder.encode(images)}
         for transform, severity in DRIFTS:
             drifted = apply(images, transform=transform, severity=severity, seed=0)
-            self.looks[f"{transform} {severity}"] = encoder.encode(drifted)
+            self.concepts[f"{transform} {severity}"] = encoder.encode(drifted)
         self.encoder, self.images = encoder, images
 
     def samples(self, rows: Tensor, label: int) -> Samples:
@@ -70,18 +70,18 @@ class World:
         concepts = torch.zeros_like(rows)
         return Samples(images=self.images[rows], labels=labels, ids=rows, concepts=concepts)
 
-    def current(self, label: int, look: str, draw: torch.Generator) -> Encoding:
-        """Watched rows of a class in a look."""
+    def current(self, label: int, concept: str, draw: torch.Generator) -> Encoding:
+        """Monitored samples of a class in a concept."""
         rows = self.monitored[label]
-        return self.looks[look][rows[torch.randperm(len(rows), generator=draw)[:NUM_CURRENT]]]
+        return self.concepts[concept][rows[torch.randperm(len(rows), generator=draw)[:NUM_CURRENT]]]
 
 
 def _nobody(images: Tensor) -> Encoding:
-    raise AssertionError(f"a random encoder asks no learner about {len(images)} rows")
+    raise AssertionError(f"a random encoder asks no learner about {len(images)} samples")
 
 
 def rates(pairs: Pairs, draw: torch.Generator) -> float:
-    """Share of the pairs that the combination tells apart; one with too few rows is not."""
+    """Share of the pairs in which the combination finds drift; with too few samples it finds none."""
     testable = [pair for pair in pairs if min(map(len, pair)) >= MIN_ROWS]
     if not testable:
         return 0.0
@@ -132,21 +132,25 @@ def by_source(world: World, seeds: int, redraws: int) -> list[dict[str, object]]
         (policy, size) for policy in ("reservoir", "balanced") for size in BUFFERS
     ]
     for source, size in sources:
-        pairs: dict[str, list[tuple[Encoding, Encoding]]] = {look: [] for look in world.looks}
+        pairs: dict[str, list[tuple[Encoding, Encoding]]] = {
+            concept: [] for concept in world.concepts
+        }
         counts: list[int] = []
         for seed in range(seeds):
             if source == "fingerprint":
                 kept = fingerprint_of(world, seed)
             else:
                 kept = [
-                    world.looks["as learned"][rows]
+                    world.concepts["as learned"][rows]
                     for rows in memory_rows(world, size, source, seed)
                 ]
             counts += map(len, kept)
             draw = rng.fork(seed, "current", source, size)
-            for look, into in pairs.items():
+            for concept, into in pairs.items():
                 for label, reference in enumerate(kept):
-                    into += [(reference, world.current(label, look, draw)) for _ in range(redraws)]
+                    into += [
+                        (reference, world.current(label, concept, draw)) for _ in range(redraws)
+                    ]
         line: dict[str, object] = {
             "reference": source,
             "buffer_size": size or None,
@@ -154,8 +158,8 @@ def by_source(world: World, seeds: int, redraws: int) -> list[dict[str, object]]
             "untestable": float(np.mean([count < MIN_ROWS for count in counts])),
             "checks": len(pairs["as learned"]),
         }
-        for look, some in pairs.items():
-            line[look] = rates(some, rng.fork(0, "permutations", source, size, look))
+        for concept, some in pairs.items():
+            line[concept] = rates(some, rng.fork(0, "permutations", source, size, concept))
         table.append(line)
         _tell(line)
     return table
@@ -164,33 +168,33 @@ def by_source(world: World, seeds: int, redraws: int) -> list[dict[str, object]]
 def contaminated(
     world: World, seeds: int, redraws: int, *, rows: int = 50
 ) -> list[dict[str, object]]:
-    """What a share of wrong rows in the reference does."""
+    """What a share of wrong samples in the reference does."""
     table: list[dict[str, object]] = []
-    before = world.looks["as learned"]
+    before = world.concepts["as learned"]
     for share in SHARES:
         num_wrong = round(share * rows)
         for transform, severity in DRIFTS:
-            look = f"{transform} {severity}"
+            concept = f"{transform} {severity}"
             hidden, invented = [], []
             for seed in range(seeds):
-                draw = rng.fork(seed, "contaminated", num_wrong, look)
+                draw = rng.fork(seed, "contaminated", num_wrong, concept)
                 for label in range(world.num_classes):
                     for _ in range(redraws):
                         mine = world.learned[label]
                         chosen = mine[torch.randperm(len(mine), generator=draw)[:rows]]
                         wrong, right = chosen[:num_wrong], chosen[num_wrong:]
-                        # The class has drifted, and part of the reference is of the new look.
-                        leaked = Encoding.concat([world.looks[look][wrong], before[right]])
-                        hidden.append((leaked, world.current(label, look, draw)))
-                        # The class was realigned, and part of the reference is of the old look.
-                        stale = Encoding.concat([before[wrong], world.looks[look][right]])
-                        invented.append((stale, world.current(label, look, draw)))
+                        # The class has drifted, and part of the reference is of the new concept.
+                        leaked = Encoding.concat([world.concepts[concept][wrong], before[right]])
+                        hidden.append((leaked, world.current(label, concept, draw)))
+                        # The class was realigned, and part of the reference is of the old concept.
+                        stale = Encoding.concat([before[wrong], world.concepts[concept][right]])
+                        invented.append((stale, world.current(label, concept, draw)))
             line: dict[str, object] = {
-                "drift": look,
+                "drift": concept,
                 "share": share,
                 "checks": len(hidden),
-                "power": rates(hidden, rng.fork(1, look, num_wrong)),
-                "false_alarms": rates(invented, rng.fork(2, look, num_wrong)),
+                "power": rates(hidden, rng.fork(1, concept, num_wrong)),
+                "false_alarms": rates(invented, rng.fork(2, concept, num_wrong)),
             }
             table.append(line)
             _tell(line)
@@ -216,7 +220,7 @@ def main() -> int:
     dataset = load_digits() if digits else _part(load(arguments.data), per_class=2000)
     world = World(dataset, num_learned=80 if digits else 1000)
     print(
-        f"{arguments.data}, level {LEVEL}, {NUM_CURRENT} current rows, encoder {world.encoder.name}"
+        f"{arguments.data}, level {LEVEL}, {NUM_CURRENT} current samples, encoder {world.encoder.name}"
     )
     outcome = {
         "data": arguments.data,
@@ -229,7 +233,7 @@ def main() -> int:
 
 
 def _part(dataset: Dataset, *, per_class: int) -> Dataset:
-    """The first rows of every class."""
+    """The first samples of every class."""
     rows = np.concatenate(
         [np.flatnonzero(dataset.labels == c)[:per_class] for c in range(len(dataset.class_names))]
     )

@@ -113,7 +113,7 @@ def killed_in_mixtures(
     kills: int,
     each: int,
     seed: int,
-    tell: Callable[[str], object] = lambda _: None,
+    log: Callable[[str], object] = lambda _: None,
 ) -> Iterator[Case]:
     """So many kills in all, some in each mixture; those that are refused are left out."""
     left, number = kills, 0
@@ -122,9 +122,9 @@ def killed_in_mixtures(
         folder = top / f"mixture-{number}"
         end = attempt(work.words(folder / "tried"))
         if end.code == 2 or "driftwise.errors.UserError" in end.stderr:
-            tell(f"{work}: refused: {end.stderr.strip().splitlines()[-1]}")
+            log(f"{work}: refused: {end.stderr.strip().splitlines()[-1]}")
             continue
-        tell(f"{work}")
+        log(f"{work}")
         for case in killed_at_random(work, folder, moments=min(each, left), seed=seed):
             left -= 1
             yield dataclasses.replace(case, where=f"{case.where} of {work}")

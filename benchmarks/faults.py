@@ -66,7 +66,7 @@ def kinds_of_trouble(arguments: argparse.Namespace, top: Path) -> Iterator[tuple
                 kills=arguments.kills,
                 each=4,
                 seed=arguments.seed,
-                tell=lambda text: print(text, file=sys.stderr, flush=True),
+                log=lambda text: print(text, file=sys.stderr, flush=True),
             )
             yield tried(f"{name}, killed at random", cases, by_phase=True)
     if "live" in wanted:
@@ -111,7 +111,7 @@ def kinds_of_trouble(arguments: argparse.Namespace, top: Path) -> Iterator[tuple
 
 
 def tried(what: str, cases: Iterable[Case], *, by_phase: bool = False) -> tuple[str, str, bool]:
-    """Count cases by what came of them (or by where they fell), and tell the faults."""
+    """Count cases by what came of them (or by where they fell), and list the faults."""
     counts: collections.Counter[str] = collections.Counter()
     faults = 0
     for case in cases:

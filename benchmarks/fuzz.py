@@ -2,7 +2,7 @@
 
     python benchmarks/fuzz.py [--seconds 120] [--seed 0] [--only NAME,...] [--case NUMBER]
 
-Every reader takes turns. What cannot be read must be told in one line: any exception but the
+Every reader takes turns. What cannot be read must be reported in one line: any exception but the
 library's own is a fault, and so is an error of several lines. A fault names its case, which
 `--only READER --case NUMBER` repeats. Exits with 1 if there was one.
 """

@@ -3,7 +3,7 @@
     python benchmarks/growth_cases.py memory 1000000
 
 Prints one line of JSON. The time is the median of turns; where a case is compared with the same at
-100 rows, both take turns in this process, and the ratio is the median of the turns' ratios.
+100 samples, both take turns in this process, and the ratio is the median of the turns' ratios.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from driftwise.runs import checkpoint as state_file
 from driftwise.types import Encoding, Samples
 
 SMALLEST = 100
-"""rows of the memory that others are compared with"""
+"""samples of the memory that others are compared with"""
 SHAPE = (32, 32, 3)
 BATCH = 32
 CHUNK = 5_000
@@ -71,7 +71,7 @@ def rows_of(count: int, start: int = 0, label: int | None = None) -> Samples:
 
 
 def filled(capacity: int) -> ReplayBuffer:
-    """A memory that is just full: nearly every row that comes is written."""
+    """A memory that is just full: nearly every sample that comes is written."""
     memory = ReplayBuffer(capacity, policy=Reservoir(), seed=0)
     for start in range(0, capacity, CHUNK):
         memory.offer(rows_of(min(CHUNK, capacity - start), start))
@@ -171,7 +171,7 @@ def whole_point(capacity: int) -> Point:
         timed("restore", lambda: other.load_state_dict(state_file.read(file, format=4)))
     found = other.sample(BATCH)
     if not torch.equal(found.samples.images, expected.samples.images):
-        raise SystemExit("the restored memory draws other rows")
+        raise SystemExit("the restored memory draws other samples")
     return {"seconds": sum(seconds.values()), **seconds}
 
 
@@ -201,7 +201,7 @@ def evaluation_point(tasks: int) -> Point:
 
 
 def check(detector: str, classes: int, samples: int) -> Point:
-    """All classes, so many reference and so many current rows of each, a tenth drifted."""
+    """All classes, so many reference and so many current samples of each, a tenth drifted."""
     draw = torch.Generator().manual_seed(0)
 
     def encoding(shift: float) -> Encoding:

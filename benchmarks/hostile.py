@@ -63,7 +63,7 @@ Words = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a trick is played."""
+    """Where a trick is tried."""
 
     top: Path
 
@@ -491,7 +491,7 @@ def fault_of(words: Words, end: End) -> str:
     return ""
 
 
-def play(trick: Trick, whole: Path, top: Path) -> str:
+def carry_out(trick: Trick, whole: Path, top: Path) -> str:
     """The fault, or how it went."""
     shutil.copytree(whole, top, symlinks=True)
     place = Place(top)
@@ -526,7 +526,7 @@ def main() -> int:
         for number, (name, trick) in enumerate(TRICKS.items()):
             if wanted and not name.startswith(tuple(wanted.split(","))):
                 continue
-            came = play(trick, top / "whole", top / f"trick-{number}")
+            came = carry_out(trick, top / "whole", top / f"trick-{number}")
             faults += came.startswith("FAULT")
             print(f"{name}: {came}", flush=True)
             shutil.rmtree(top / f"trick-{number}")

@@ -205,7 +205,7 @@ STREAMS: dict[str, Callable[..., Stream]] = {
 }
 
 
-def play(learner: Learner, stream: Stream) -> dict[str, Any]:
+def feed(learner: Learner, stream: Stream) -> dict[str, Any]:
     start, right, counted = time.process_time(), 0, 0
     for number, (x, y) in enumerate(stream.batches()):
         predicted = learner.predict_then_learn(x, y)
@@ -250,7 +250,7 @@ def count_false_alarms(streams: int, first_seed: int) -> None:
     alarmed = 0
     for seed in range(first_seed, first_seed + streams):
         stream = digits(seed, development=False)
-        found = play(Kept(stream, seed, **SOONER), stream)
+        found = feed(Kept(stream, seed, **SOONER), stream)
         alarmed += found["alarms"] > 0
         print(f"seed {seed}: {found['alarms']} alarms, {found['accuracy']} %", flush=True)
     print(f"{alarmed} of {streams} quiet streams with a false alarm")
@@ -289,7 +289,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for learner in some:
                 if learner == "arf" and name != "electricity":
                     continue
-                found = play(LEARNERS[learner](stream, seed), stream)
+                found = feed(LEARNERS[learner](stream, seed), stream)
                 print(f"{name:14} {learner:10} {seed:5} {found}", flush=True)
                 add({"stream": name, "learner": learner, "seed": seed, **found}, options.out)
 

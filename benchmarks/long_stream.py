@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "faults"))
 
-from long_stream_tools import Watch, long_config
+from long_stream_tools import Recorder, long_config
 
 from driftwise import run
 from driftwise.runs.saving import Saving
@@ -34,24 +34,24 @@ CHECKPOINT = 256
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--tasks", type=int, default=200)
-    parser.add_argument("--every", type=int, default=20, help="tasks between two looks")
+    parser.add_argument("--every", type=int, default=20, help="tasks between two measurements")
     parser.add_argument("--detector", default="ks")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         config = long_config(arguments.tasks, detector=arguments.detector)
-        watch = Watch(Path(folder) / "run", arguments.every)
-        run(config, Path(folder) / "run", listener=watch, saving=Saving(steps=5))
+        recorder = Recorder(Path(folder) / "run", arguments.every)
+        run(config, Path(folder) / "run", listener=recorder, saving=Saving(steps=5))
         sizes = {file.name: file.stat().st_size for file in (Path(folder) / "run").iterdir()}
     print(f"{'task':>5}{'memory, MB':>12}{'files':>7}{'threads':>9}{'checkpoint, bytes':>19}")
-    for held in watch.seen:
+    for held in recorder.seen:
         print(
             f"{held.task:>5}{held.anonymous / 2**20:>12.2f}{held.files:>7}{held.threads:>9}"
             f"{held.checkpoint:>19}"
         )
-    first = next(held for held in watch.seen if held.task >= arguments.tasks // 5)
-    last = watch.seen[-1]
+    first = next(held for held in recorder.seen if held.task >= arguments.tasks // 5)
+    last = recorder.seen[-1]
     print(
         f"from task {first.task} to {last.task}: "
         f"{(last.anonymous - first.anonymous) / 2**20:+.2f} MB, "

@@ -14,7 +14,7 @@ weights of the encoder `random`. False alarms are those of the same test on undr
 P-values are asymptotic (`published`) or exact (`published, exact`).
 
 `learner` is this project's default: the learner's own network, 1/12 of the training samples held
-out as a reference and 1/12 watched, all known classes checked at every task, Holm's correction; by
+out as a reference and 1/12 monitored, all known classes checked at every task, Holm's correction; by
 `ks`, the default, and by `combined`, which `driftwise reproduce` takes. It is measured in whole
 runs, but short ones: a small convolutional network, one epoch a task, no adaptation, a buffer of
 500 (which is not what it compares with). Its false alarms are those of classes that never drifted.

@@ -73,7 +73,7 @@ class Finding:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the goal was reached, as far as the turns can tell."""
+        """Whether the goal was reached, as far as the turns show."""
         if self.goal is None:
             return ""
         worst, best = (

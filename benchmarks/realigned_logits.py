@@ -2,7 +2,7 @@
 
     python benchmarks/realigned_logits.py [--seeds 5] [--max-per-class 300]
 
-The published stream of Fashion-MNIST with one drift (permuted rows, the first four classes at task
+The published stream of Fashion-MNIST with one drift (permuted rows of pixels, the first four classes at task
 3), ResNet-18 of width 8, one epoch, a buffer of 100, perfect detection, `amr`. DER++ and SER keep
 logits; `evaluation` and `training` differ in nothing but `realigned_logits`.
 """

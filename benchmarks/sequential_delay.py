@@ -3,12 +3,12 @@
     python benchmarks/sequential_delay.py [--data fmnist] [--encoder random] [--classes 0 5 6]
         [--seeds 3] [--quiet-streams 40] [--skip NAME ...] [--json PATH]
 
-A stream is one class, row by row, after 100 reference rows; every detector promises at most 5 %
-false alarms in all of it. `sequential` looks at every row; `ks` and `combined` check every 50 rows
-against the reference and spend their level by inverse squares. First, streams of 5,000 rows in
+A stream is one class, sample by sample, after 100 reference samples; every detector promises at most 5 %
+false alarms in all of it. `sequential` tests every sample; `ks` and `combined` check every 50 samples
+against the reference and spend their level by inverse squares. First, streams of 5,000 samples in
 which nothing changes (`combined` is left out: by its hundredth check it would need a million
-permutations). Then streams that change after 200 to 249 rows, by six transforms at severities 1, 3
-and 5: the median number of rows until the alarm, and the share of streams with an alarm within 500.
+permutations). Then streams that change after 200 to 249 samples, by six transforms at severities 1, 3
+and 5: the median number of samples until the alarm, and the share of streams with an alarm within 500.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ LONG = 5000
 
 
 class Known:
-    """An encoder for rows that stand for themselves: logits and features, side by side."""
+    """An encoder for samples that stand for themselves: logits and features, side by side."""
 
     def __init__(self, num_logits: int) -> None:
         self._num_logits = num_logits
 
     def encode(self, images: Tensor) -> Encoding:
-        """(rows, logits + features) -> both."""
+        """(samples, logits + features) -> both."""
         return Encoding(
             logits=images[:, : self._num_logits], features=images[:, self._num_logits :]
         )
@@ -74,13 +74,13 @@ def side_by_side(encoding: Encoding) -> Tensor:
 
 
 def numbered(values: Tensor, first: int) -> Samples:
-    """Rows of one class, numbered from the first."""
+    """Samples of one class, numbered from the first."""
     none = torch.zeros(len(values), dtype=torch.int64)
     return Samples(images=values, labels=none, ids=first + torch.arange(len(values)), concepts=none)
 
 
 def detectors(num_logits: int, seed: int) -> dict[str, tuple[Detector, int]]:
-    """By name, with the number of rows of a check."""
+    """By name, with the number of samples of a check."""
     context = DetectorContext(encoder=lambda: Known(num_logits), drifting=lambda _: (), seed=seed)
     return {
         "sequential": (Sequential(level=LEVEL).bind(context), 1),
@@ -95,7 +95,7 @@ def detectors(num_logits: int, seed: int) -> dict[str, tuple[Detector, int]]:
 def alarm(
     detector: Detector, rows: int, reference: Tensor, stream: Tensor, *, start: int = 0
 ) -> int | None:
-    """How many rows of the stream had come when a check of so many rows found drift.
+    """How many samples of the stream had come when a check of so many samples found drift.
 
     Checks that lie wholly before `start` are counted, and made only by a detector that goes on.
     """
@@ -111,16 +111,16 @@ def alarm(
     return None
 
 
-def false_alarms(looks: Sequence[Tensor], num_logits: int, streams: int) -> dict[str, int]:
+def false_alarms(concepts: Sequence[Tensor], num_logits: int, streams: int) -> dict[str, int]:
     """Alarms in long streams in which nothing changes."""
     alarms = dict.fromkeys(("sequential", "ks"), 0)
     for number in range(streams):
-        values = looks[number % len(looks)]
+        values = concepts[number % len(concepts)]
         order = torch.randperm(len(values), generator=rng.fork(number, "quiet"))
         reference, stream = values[order[:NUM_REFERENCE]], values[order[NUM_REFERENCE:][:LONG]]
         for name in alarms:
             detector, rows = detectors(num_logits, number)[name]
-            # A block of rows at once is as good for a detector that goes on, and quicker.
+            # A block of samples at once is as good for a detector that goes on, and quicker.
             found = alarm(detector, max(rows, CHECK_ROWS), reference, stream)
             alarms[name] += found is not None
     return alarms
@@ -129,7 +129,7 @@ def false_alarms(looks: Sequence[Tensor], num_logits: int, streams: int) -> dict
 def delays(
     before: Tensor, after: Tensor, num_logits: int, seed: int, names: Sequence[str]
 ) -> Iterator[tuple[str, float]]:
-    """Rows from the change to the alarm, by detector; infinite where it does not come."""
+    """Samples from the change to the alarm, by detector; infinite where it does not come."""
     draw = rng.fork(seed, "delays")
     start = QUIET_ROWS + int(torch.randint(CHECK_ROWS, (), generator=draw))
     order = torch.randperm(len(before), generator=draw)
@@ -144,13 +144,13 @@ def delays(
         yield name, np.inf if found is None or found <= start else found - start
 
 
-def looks_of(
-    dataset: Dataset, rows: np.ndarray, encoder: str, look: tuple[str, int] | None
+def encodings_of(
+    dataset: Dataset, rows: np.ndarray, encoder: str, concept: tuple[str, int] | None
 ) -> tuple[Tensor, int]:
-    """Rows in a look as their encodings, and how many of the numbers are logits."""
+    """Samples in a concept as their encodings, and how many of the numbers are logits."""
     images = images_of(dataset, rows)
-    if look is not None:
-        images = apply(images, transform=look[0], severity=look[1], seed=0)
+    if concept is not None:
+        images = apply(images, transform=concept[0], severity=concept[1], seed=0)
     encoding = encoded(encoder_named(encoder, None, dataset.images.shape[1:], 0), images)
     return side_by_side(encoding), encoding.logits.shape[1]
 
@@ -175,30 +175,32 @@ def main() -> None:
     mixed = [drawn(of_class[label], len(of_class[label]), draw) for label in arguments.classes]
     before, num_logits = [], 0
     for rows in mixed:
-        values, num_logits = looks_of(dataset, rows, arguments.encoder, None)
+        values, num_logits = encodings_of(dataset, rows, arguments.encoder, None)
         before.append(values)
     alarms = false_alarms(before, num_logits, arguments.quiet_streams)
     for name, count in alarms.items():
-        say(f"{name}: false alarms in {count} of {arguments.quiet_streams} streams of {LONG} rows")
+        say(
+            f"{name}: false alarms in {count} of {arguments.quiet_streams} streams of {LONG} samples"
+        )
 
     names = [name for name in detectors(num_logits, 0) if name not in arguments.skip]
     say(f"| drift | {' | '.join(names)} |")
     table = {}
-    for look in ((transform, severity) for transform in TRANSFORMS for severity in SEVERITIES):
+    for concept in ((transform, severity) for transform in TRANSFORMS for severity in SEVERITIES):
         found: dict[str, list[float]] = {name: [] for name in names}
         for place, rows in enumerate(mixed):
-            # Rows that no quiet part of the stream is drawn from.
+            # Samples that no quiet part of the stream is drawn from.
             half = len(rows) // 2
-            after, _ = looks_of(dataset, rows[half : half + 1000], arguments.encoder, look)
+            after, _ = encodings_of(dataset, rows[half : half + 1000], arguments.encoder, concept)
             for seed in range(arguments.seeds):
                 for name, delay in delays(before[place][:half], after, num_logits, seed, names):
                     found[name].append(delay)
         cells = [_cell(found[name]) for name in names]
-        table[f"{look[0]} {look[1]}"] = found
-        say(f"| {look[0]} {look[1]} | {' | '.join(cells)} |")
+        table[f"{concept[0]} {concept[1]}"] = found
+        say(f"| {concept[0]} {concept[1]} | {' | '.join(cells)} |")
     plain = {
-        look: {name: [None if np.isinf(d) else d for d in each] for name, each in found.items()}
-        for look, found in table.items()
+        concept: {name: [None if np.isinf(d) else d for d in each] for name, each in found.items()}
+        for concept, found in table.items()
     }
     write_json(arguments.json, {"false_alarms": alarms, "delays": plain})
 

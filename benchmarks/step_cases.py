@@ -43,7 +43,7 @@ class Case:
     image_shape: tuple[int, int, int]
     """height, width, channels"""
     batch_size: int
-    """rows from the stream, and as many in a draw from memory"""
+    """samples from the stream, and as many in a draw from memory"""
     steps: int
     """in a turn"""
 
@@ -102,7 +102,7 @@ def assembled(
     of_method: Mapping[str, Any] = MappingProxyType({}),
 ) -> DriftLoop:
     """The parts of a run whose second task has at least so many steps; its memory is full."""
-    # A third goes into the parts that are watched and tested.
+    # A third goes into the monitored and test parts.
     per_class = 2 * case.batch_size * (steps + 1) // (NUM_CLASSES - len(FIRST_TASK))
     dataset = make_images(
         case.image_shape,
@@ -177,7 +177,7 @@ class TakingTurns:
 def take_turns_with(
     assembly: DriftLoop, case: Case, other: Callable[[int], float], turns: int
 ) -> TakingTurns:
-    """Play the first task, and so much of the second as the turns need."""
+    """Run the first task, and so much of the second as the turns need."""
     first, second = assembly.stream.tasks()
     turn = TakingTurns(second, other, turns=turns, steps=case.steps)
     tasks: list[Any] = [first, turn]

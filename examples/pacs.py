@@ -119,7 +119,7 @@ def stream_of(seen: Seen, seed: int) -> Stream:
 
 
 def main(words: list[str] | None = None) -> None:
-    """Play, print, draw."""
+    """Run, print, draw."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--short", action="store_true", help="few images, one seed")
     parser.add_argument("--seeds", type=int, default=3)

@@ -58,7 +58,7 @@ def portraits(unlabelled: range) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def main(words: list[str] | None = None) -> None:
-    """Play, print, draw."""
+    """Run, print, draw."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--short", action="store_true", help="some years only, one seed")
     parser.add_argument("--seeds", type=int, default=3)

@@ -1,8 +1,16 @@
+# ruff: noqa: E402
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
+
+# Tiny arrays gain nothing from more threads, which spin while they wait for each other. Read when numpy
+# and torch are imported, here and in every process that a test starts.
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[_name] = "1"
+# Workers and the processes of tests read compiled modules instead of compiling them once more each.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 import pytest
 import torch
@@ -17,15 +25,6 @@ settings.load_profile("driftwise")
 # A shell's background job is started with SIGINT ignored, and its children would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Tiny tensors gain nothing from more, and on a busy machine threads wait for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(autouse=True)

@@ -24,6 +24,7 @@ from driftwise.learner import Learner
 from driftwise.methods import ER, Inputs, Outcome
 from driftwise.models import MLP
 from driftwise.protocols import AdaptationContext
+from driftwise.streams import transforms
 from driftwise.types import AdaptationResult, Dataset, Verdict
 
 
@@ -83,7 +84,7 @@ def test_a_detector_gives_one_verdict_per_class_in_their_order(name: str) -> Non
     testing.check_detector(lambda context: registry.make("detector", config, context))
 
 
-@pytest.mark.parametrize("name", names("transform"))
+@pytest.mark.parametrize("name", transforms.TRANSFORMS)
 @pytest.mark.parametrize("severity", [1, 5])
 def test_a_transform_gives_the_same_bytes_every_time(name: str, severity: int) -> None:
     images = testing.make_samples(6).images

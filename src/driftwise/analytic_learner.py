@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -11,11 +12,18 @@ from torch import Tensor, nn
 
 from driftwise.errors import UserError
 from driftwise.memory.statistics import ClassStatistics, Scatter
-from driftwise.methods.analytic import AnalyticMethod, LinearClassifier
+from driftwise.methods.analytic import AnalyticMethod
+from driftwise.scaling import Scaling
 from driftwise.types import Encoding, Extras, Moments, Samples, StepReport
 
 UNSEEN = -1e4
 """the logit of a class without samples: never the highest, and finite for what computes with it"""
+
+SCALED_BY = 100
+"""samples that a scaling of the learner's own is fitted on: the first labelled ones"""
+
+LAG = 0.01
+"""fraction of the samples that predictions between steps may be behind"""
 
 _NO_EXTRAS: Extras = MappingProxyType({})
 
@@ -87,6 +95,67 @@ class StatisticsMemory:
         self.statistics.replace(label, moments)
 
 
+class AnalyticNetwork(nn.Module):
+    """The classifier of a learner as a network, (samples, d) -> (samples, outputs): it is not trained.
+
+    All that changes are tensors, so that a snapshot can be copied while the learner goes on.
+    """
+
+    weights: Tensor
+    """float64 (outputs, features)"""
+    bias: Tensor
+    """float64 (outputs,); minus infinity: the class has no samples"""
+    mean: Tensor
+    deviation: Tensor
+    """float64 (d,), of the scaling; empty: vectors are not scaled"""
+
+    def __init__(self, method: AnalyticMethod, scaling: Scaling) -> None:
+        super().__init__()
+        self._method, self._kind, self._limit = method, scaling.kind, scaling.limit
+        for name, shape in (
+            ("weights", (0, 0)),
+            ("bias", (0,)),
+            ("mean", (0,)),
+            ("deviation", (0,)),
+        ):
+            self.register_buffer(name, torch.zeros(shape, dtype=torch.float64))
+
+    def compute(self, statistics: ClassStatistics, outputs: int, scaling: Scaling) -> None:
+        """Become the classifier of these statistics, with so many outputs."""
+        blank = torch.zeros(outputs, statistics.dimension or 0, dtype=torch.float64)
+        self.weights, self.bias = blank, torch.full((outputs,), -torch.inf, dtype=torch.float64)
+        if labels := list(statistics.labels):
+            classifier = self._method.classifier(statistics)
+            self.weights[labels], self.bias[labels] = classifier.weights, classifier.bias
+        if scaling.mean is not None and scaling.deviation is not None:
+            self.mean, self.deviation = scaling.mean.clone(), scaling.deviation.clone()
+
+    def replace(self, state: Mapping[str, Tensor]) -> None:
+        """Become the classifier whose state it is, of any number of outputs and features."""
+        for name, own in self.named_buffers():
+            value = state[name]
+            if (value.dtype, value.ndim) != (own.dtype, own.ndim):
+                raise ValueError(f"expected {name} of a classifier, float64")
+            setattr(self, name, value.clone())
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Log-probabilities of classes with samples, `UNSEEN` for all others."""
+        unseen = torch.full((len(vectors), len(self.bias)), UNSEEN)
+        if not len(vectors) or not bool((known := self.bias.isfinite()).any()):
+            return unseen
+        features = self._method.features(self.scaled(vectors))
+        scores = torch.addmm(self.bias, features.double(), self.weights.T).log_softmax(dim=1)
+        return torch.where(known, scores.clamp(min=UNSEEN / 2).float(), unseen)
+
+    def scaled(self, vectors: Tensor) -> Tensor:
+        """The vectors as the method takes them."""
+        if not len(self.mean):
+            return vectors
+        scaling = Scaling(self._kind, limit=self._limit)
+        scaling.mean, scaling.deviation = self.mean, self.deviation
+        return scaling(vectors)
+
+
 class AnalyticLearner:
     """Learns class statistics of vectors, sample by sample, and predicts in between.
 
@@ -102,6 +171,7 @@ class AnalyticLearner:
         method: AnalyticMethod,
         *,
         encoder: Callable[[Tensor], Tensor] | None = None,
+        scaling: Scaling | None = None,
         fresh_samples: int = 20,
         scatter: Scatter | None = None,
     ) -> None:
@@ -111,6 +181,8 @@ class AnalyticLearner:
             method: how statistics become a classifier.
             encoder: turns samples into vectors, (samples, ...) -> (samples, d); None: samples are
                 vectors.
+            scaling: of the vectors. One that is not fitted yet is fitted on the first samples, 100
+                or the first batch, and stays so. None: vectors are taken as they are.
             fresh_samples: labels that realigning a drifted class asks for.
             scatter: what is kept of classes; None: what the method needs, exact for each class.
         """
@@ -121,19 +193,54 @@ class AnalyticLearner:
                 f"{type(method).__name__} needs a scatter; got scatter='none': give 'class' or 'shared'"
             )
         self.method = method
+        self.scaling = Scaling("none") if scaling is None else scaling
         self.statistics = ClassStatistics(scatter=scatter or method.scatter)
         self.buffer = StatisticsMemory(self.statistics, self._features, fresh_samples)
         self.steps = 0
         self.networks: tuple[nn.Module, ...] = ()
+        """networks that are trained: none"""
         self.device = torch.device("cpu")
+        self.between: Callable[[], object] = lambda: None
+        """called between the operations of a step, so that other threads can run"""
         self._encoder = encoder
         self._dimension: int | None = None
         """features of a vector, from the first samples on"""
         self._known: set[int] = set()
         self._in_first_epoch = True
-        self._classifier: LinearClassifier | None = None
-        self._labels: tuple[int, ...] = ()
-        self._version = 0
+        self._first: tuple[Tensor, Tensor] | None = None
+        """vectors and labels that the scaling is fitted on; None: it is fitted"""
+        if not self.scaling.is_fitted:
+            self._first = torch.zeros(0, 0), torch.zeros(0, dtype=torch.int64)
+        self._network = AnalyticNetwork(method, self.scaling)
+        self._versions = {"computed": -1, "learned": 0}
+        """of the statistics when the network was computed, and after the last step"""
+        self._lag = math.inf
+        """samples since the network was computed; infinite: it must be computed anew"""
+
+    @property
+    def network(self) -> AnalyticNetwork:
+        """The classifier of what has been learned by now."""
+        if self._versions["computed"] != self.statistics.version:
+            self._network.compute(self.statistics, self._outputs, self.scaling)
+            self._versions["computed"] = self.statistics.version
+            self._lag = 0.0
+        return self._network
+
+    @property
+    def predictor(self) -> AnalyticNetwork:
+        """The classifier for predictions between steps: of all samples but for the last 1 %.
+
+        So the time to compute it, which grows with the cube of the features, is spent fewer and
+        fewer times as samples come.
+        """
+        is_counted = self._versions["learned"] == self.statistics.version
+        if is_counted and self._lag < LAG * sum(self.statistics.counts().values()):
+            return self._network
+        return self.network
+
+    @property
+    def _outputs(self) -> int:
+        return 1 + max(self._known | set(self.statistics.labels), default=0)
 
     def begin_task(self, classes: Sequence[int], *, from_scratch: bool = False) -> None:
         """Begin a task with these new classes.
@@ -143,6 +250,7 @@ class AnalyticLearner:
         """
         del from_scratch
         self._known.update(classes)
+        self._must_compute()
         self._in_first_epoch = True
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
@@ -158,13 +266,33 @@ class AnalyticLearner:
         if not len(batch):
             raise ValueError("a step needs at least one sample; got an empty batch")
         vectors = self._vectors(batch.images)
-        logits = self._logits(self.method.features(vectors), refresh=False)
+        logits = self._widened(self._network(vectors))
+        self.between()
         self._dimension = vectors.shape[1]
         if self._in_first_epoch:
-            self.statistics.add(self.method.features(vectors), batch.labels)
+            self._learn(vectors, batch.labels)
         self.steps += 1
+        self.between()
         wrong = logits.argmax(dim=1) != batch.labels
         return StepReport(loss=float(wrong.float().mean()), logits=logits, labels=batch.labels)
+
+    def _learn(self, vectors: Tensor, labels: Tensor) -> None:
+        """Count vectors; the first ones, which fit the scaling, are counted anew as it changes."""
+        if self._versions["learned"] != self.statistics.version:
+            self._first = None  # what was dropped or forgotten must not be counted again
+            self._lag = math.inf
+        if not set(torch.unique(labels).tolist()) <= set(self.statistics.labels):
+            self._lag = math.inf
+        self._lag += len(labels)
+        if self._first is not None:
+            if len(self._first[1]):
+                vectors = torch.cat([self._first[0], vectors])
+                labels = torch.cat([self._first[1], labels])
+            self.scaling.fit(vectors)
+            self.statistics.clear()
+            self._first = (vectors, labels) if len(labels) < SCALED_BY else None
+        self.statistics.add(self.method.features(self.scaling(vectors)), labels)
+        self._versions["learned"] = self.statistics.version
 
     def rehearse(self, batch: Samples | None = None, *, rate: float = 1.0) -> None:
         """Nothing: a classifier that follows from its statistics gains nothing by repetition."""
@@ -177,13 +305,24 @@ class AnalyticLearner:
 
     def logits(self, images: Tensor) -> Tensor:
         """Scores of samples, (samples, highest known class + 1): log-posteriors of SLDA."""
-        return self._logits(self._features(images), refresh=True)
+        return self.logits_of(self.network, images)
+
+    def logits_of(self, network: nn.Module, images: Tensor) -> Tensor:
+        """Scores of samples by a copy of the network; other threads may call this."""
+        logits: Tensor = network(self._vectors(images))
+        return logits
 
     def encode(self, images: Tensor) -> Encoding:
-        """Logits, and the vectors as features."""
+        """Logits, and the scaled vectors as features."""
         vectors = self._vectors(images)
-        logits = self._logits(self.method.features(vectors), refresh=True)
-        return Encoding(logits=logits, features=vectors)
+        return Encoding(logits=self.network(vectors), features=self.network.scaled(vectors))
+
+    def grow(self, outputs: int) -> None:
+        """Give classes up to this number a score."""
+        self.begin_task([outputs - 1])
+
+    def refuse_diverged_weights(self) -> None:
+        """Nothing: what is computed from finite statistics does not diverge."""
 
     def forget(self, samples: Samples | None = None, *, label: int | None = None) -> None:
         """Remove what given samples, or all samples of a class, brought.
@@ -198,9 +337,13 @@ class AnalyticLearner:
         elif label is not None:
             self.statistics.forget(label)
             self._known.discard(label)
+            self._must_compute()
+
+    def _must_compute(self) -> None:
+        self._versions["computed"], self._lag = -1, math.inf
 
     def _features(self, images: Tensor) -> Tensor:
-        return self.method.features(self._vectors(images))
+        return self.method.features(self.scaling(self._vectors(images)))
 
     def _vectors(self, images: Tensor) -> Tensor:
         vectors = images if self._encoder is None else self._encoder(images)
@@ -221,23 +364,10 @@ class AnalyticLearner:
             )
         return vectors
 
-    def _logits(self, features: Tensor, *, refresh: bool) -> Tensor:
-        outputs = 1 + max(self._known | set(self.statistics.labels), default=0)
-        logits = torch.full((len(features), outputs), UNSEEN)
-        if refresh:
-            self._refresh()
-        if self._classifier is not None and len(features):
-            scores = self._classifier(features).log_softmax(dim=1)
-            logits[:, list(self._labels)] = scores.clamp_(min=UNSEEN / 2).float()
-        return logits
-
-    def _refresh(self) -> None:
-        """Compute the classifier of what has been learned by now."""
-        if self._version == self.statistics.version:
-            return
-        self._version = self.statistics.version
-        self._labels = self.statistics.labels
-        self._classifier = self.method.classifier(self.statistics) if self._labels else None
+    def _widened(self, logits: Tensor) -> Tensor:
+        """With a score for each class that is known by now."""
+        missing = self._outputs - logits.shape[1]
+        return nn.functional.pad(logits, (0, max(0, missing)), value=UNSEEN)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
@@ -247,6 +377,12 @@ class AnalyticLearner:
             "known": sorted(self._known),
             "in_first_epoch": self._in_first_epoch,
             "dimension": self._dimension,
+            "scaling": self.scaling.state_dict(),
+            "first": None if self._first is None else list(self._first),
+            "is_counted": self._versions["learned"] == self.statistics.version,
+            "is_computed": self._versions["computed"] == self.statistics.version,
+            "lag": None if math.isinf(self._lag) else self._lag,
+            "network": self._network.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -258,6 +394,17 @@ class AnalyticLearner:
         if type(dimension := state.get("dimension")) not in (int, type(None)):
             raise ValueError("expected the number of features")
         self.statistics.load_state_dict(state["statistics"])
+        if (scaling := state.get("scaling")) is not None:  # older states were never scaled
+            self.scaling = Scaling(scaling["kind"], limit=scaling["limit"])
+            self.scaling.load_state_dict(scaling)
+            self._network = AnalyticNetwork(self.method, self.scaling)
+            self._first = None if state["first"] is None else tuple(state["first"])
+        self._must_compute()
+        if "network" in state:
+            self._network.replace(state["network"])
+            self._lag = math.inf if state["lag"] is None else float(state["lag"])
+            for name, is_so in (("learned", "is_counted"), ("computed", "is_computed")):
+                self._versions[name] = self.statistics.version if state[is_so] is True else -1
         self._dimension = dimension
         self.steps = state["steps"]
         self._known = set(state["known"])

@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
+from torch import nn
+
 from driftwise.adapt import Realign
 from driftwise.analytic_learner import AnalyticLearner
 from driftwise.detect import (
@@ -24,7 +26,7 @@ from driftwise.encoders.encoding_cache import Cached
 from driftwise.errors import UserError
 from driftwise.learner import Learner
 from driftwise.loop import DriftHandler, Silent, run_tasks
-from driftwise.metrics import FlopMeter, Ledger, Scores, score
+from driftwise.metrics import FlopMeter, Ledger, Scores, per_sample, score
 from driftwise.models.head import find_head
 from driftwise.models.inputs import input_shape_of, to_input
 from driftwise.part_state import PartState
@@ -139,6 +141,10 @@ class DriftLoop:
         shape = input_shape_of(stream.image_shape)
         if isinstance(learner, Learner):
             find_head(learner.network, to_input(stream.blank, learner.device))
+        raw_shape = input_shape_of(stream.raw_shape)
+        frozen: Sequence[nn.Module] = getattr(stream.encoder, "networks", ())
+        cost = sum(per_sample(network, raw_shape).forward for network in frozen)
+        stream.book_encodings(lambda count: ledger.add_flops(count * cost, otherwise="train"))
         meter = FlopMeter(ledger.add_flops)
         for network in learner.networks:
             meter.attach(network, shape)
@@ -291,10 +297,13 @@ class DriftLoop:
             "labels": self.labels.state_dict(),
             "adaptation": self.adaptation_state.state_dict(),
             "cache": None if self.cache is None else self.cache.state_dict(),
+            **({"stream": state} if (state := self.stream.state_dict()) else {}),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up where `state_dict` left off."""
+        if "stream" in state:  # first: what is read of the stream must be scaled as before
+            self.stream.load_state_dict(state["stream"])
         self.learner.load_state_dict(state["learner"])
         self.monitor.load_state_dict(state["monitor"])
         self.ledger.load_state_dict(state["ledger"])

@@ -166,6 +166,11 @@ class Learner:
         """Every network that a step may evaluate: the trained one and the method's copies of it."""
         return (self.network, *self.method.copies())
 
+    @property
+    def predictor(self) -> nn.Module:
+        """The network that predicts: the trained one, or the method's copy of it."""
+        return self.method.predictor(self.network)
+
     def begin_task(self, classes: Sequence[int], *, from_scratch: bool = False) -> None:
         """Begin a task with these new classes; a task under way ends.
 
@@ -323,7 +328,7 @@ class Learner:
 
         No side effects: evaluation mode, no gradients, no batch-norm update.
         """
-        return self._evaluate(self.method.predictor(self.network), images)
+        return self._evaluate(self.predictor, images)
 
     @torch.no_grad()
     def logits_of(self, network: nn.Module, images: Tensor) -> Tensor:
@@ -339,7 +344,7 @@ class Learner:
 
     def encode(self, images: Tensor) -> Encoding:
         """Logits and features of the predicting network, on the CPU; no side effects."""
-        network = self.method.predictor(self.network)
+        network = self.predictor
         with self._evaluation(network):
             parts = [self._to_input(part) for part in torch.split(images, _EVALUATED_AT_ONCE)]
             encoding = encode_all(network, parts)

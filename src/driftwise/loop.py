@@ -115,7 +115,8 @@ def run_tasks(
         else:
             verdicts, result = task_state.verdicts, task_state.result
 
-        own = task.train()
+        with ledger.phase("train"):
+            own = task.train()
         # The samples of a class that returned may have been asked for as well: each counts once.
         samples = own if result.extra is None else Samples.concat([own, result.extra]).distinct()
         if task_state is None:

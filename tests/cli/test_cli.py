@@ -137,7 +137,7 @@ MISTAKES = {
     "run --detector always --detector.level 0.1": "detector always has no options of its own",
     "run --detector.level 2": "the detector's level must lie between 0 and 1; got 2.0",
     "run --method err": "unknown method 'err'; did you mean 'er'?",
-    "run --scope all-sen": "--scope must be one of since-last-event, all-seen; got 'all-sen'; did",
+    "run --scope all-sen": "--scope must be one of since-last-event, all-seen, all-present; got",
     "run --num-drifts 5": "num_drifts must be 0 to 4 for 5 tasks",
     "run --buffer-size 0": "buffer_size must be at least 1; got 0",
     "run --device tpu": "device 'tpu' is not available; this machine has ",

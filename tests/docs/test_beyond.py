@@ -85,7 +85,7 @@ def test_a_run_that_shares_its_beginning_ends_as_one_that_does_not(
     shared = list(beyond.measure(trials, validate=False))
     for trial, outcome in zip(trials, shared, strict=True):
         course = beyond.Course(trial.config(), load_data(trial.config()), validate=False)
-        course.play()
+        course.run()
         assert beyond.outcome_of(trial, course.result()) == outcome
         append(outcome, tmp_path / "lines.csv")
     assert saved(tmp_path / "lines.csv") == shared

@@ -44,7 +44,7 @@ def held(task: int, folder: Path) -> Held:
     )
 
 
-class Watch(Silent):
+class Recorder(Silent):
     """Records what is held after every few tasks."""
 
     def __init__(self, folder: Path, every: int) -> None:

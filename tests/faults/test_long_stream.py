@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from long_stream_tools import Watch, is_supported, long_config
+from long_stream_tools import Recorder, is_supported, long_config
 
 from driftwise import run
 from driftwise.runs.saving import Saving
@@ -13,9 +13,9 @@ from driftwise.runs.saving import Saving
 
 @pytest.mark.skipif(not is_supported(), reason="needs Linux's /proc")
 def test_forty_tasks_take_no_more_of_anything_than_twenty(tmp_path: Path) -> None:
-    watch = Watch(tmp_path / "run", every=20)
-    run(long_config(40), tmp_path / "run", listener=watch, saving=Saving(steps=5))
-    middle, end = watch.seen
+    recorder = Recorder(tmp_path / "run", every=20)
+    run(long_config(40), tmp_path / "run", listener=recorder, saving=Saving(steps=5))
+    middle, end = recorder.seen
     assert end.files == middle.files
     assert end.threads == middle.threads
     assert end.anonymous - middle.anonymous < 2 * 2**20

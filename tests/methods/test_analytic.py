@@ -269,6 +269,30 @@ def test_a_shared_scatter_serves_every_method() -> None:
         assert right.float().mean() > 0.5
 
 
+def test_predictions_between_steps_are_behind_by_one_in_a_hundred_samples_at_most() -> None:
+    samples = drawn(1000)
+    learner = AnalyticLearner(SLDA())
+    learner.observe(samples[:995])
+    computed = learner.predictor.weights.clone()
+    learner.observe(samples[995:])
+    assert torch.equal(learner.predictor.weights, computed)
+    learner.observe(samples[:6])
+    assert not torch.equal(learner.predictor.weights, computed), "eleven of 1,006"
+    before = learner.predictor.weights.clone()
+    learner.buffer.drop(1, torch.arange(20) < 5)
+    learner.observe(samples[:1])
+    assert not torch.equal(learner.predictor.weights, before), "what is dropped shows at once"
+    learner.observe(samples[:1])
+    stranger = Samples(**{**vars(samples[:1]), "labels": torch.tensor([6])})
+    learner.observe(stranger)
+    assert learner.predictor(samples.images[:1]).shape == (1, 7), "and so does a new class"
+    learner.observe(samples[1:2])
+    behind = AnalyticLearner(SLDA())
+    behind.load_state_dict(learner.state_dict())
+    assert torch.equal(behind.predictor.weights, learner.predictor.weights)
+    assert torch.equal(behind.network.weights, learner.network.weights)
+
+
 def test_a_second_epoch_changes_nothing() -> None:
     samples = drawn()
     learner = AnalyticLearner(SLDA())

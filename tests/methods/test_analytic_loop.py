@@ -102,4 +102,4 @@ def test_a_loop_that_is_saved_and_resumed_ends_with_the_same_numbers() -> None:
     second.bind(stream := sensors())
     second.load_state_dict(first.state_dict())
     assert [record.accuracy for record in second.run(stream, after=1)] == records[1:]
-    assert whole.result["method"] == "driftwise.methods.analytic:SLDA"
+    assert whole.result["method"] == "slda"

@@ -165,7 +165,7 @@ def parser() -> OneLineParser:
         "metavar": "FOLDER",
         "help": "folder for what is written (default: under runs/)",
     }
-    overwrite: dict[str, Any] = {"action": "store_true", "help": "throw earlier runs away"}
+    overwrite: dict[str, Any] = {"action": "store_true", "help": "delete earlier runs first"}
 
     demo = add_command(
         commands, "demo", _demo, "the embedded benchmark, three adaptations side by side"
@@ -190,7 +190,7 @@ def parser() -> OneLineParser:
         each.add_argument(
             "--resume",
             action="store_true",
-            help="go on where it stopped; only --out is needed",
+            help="continue where the run stopped; only --out is needed",
         )
         each.add_argument(
             "--trust",
@@ -203,10 +203,10 @@ def parser() -> OneLineParser:
             type=float,
             default=60.0,
             metavar="X",
-            help="save at least so often, also in the middle of a task (default: 60)",
+            help="seconds between checkpoints, also within a task (default: 60)",
         )
         each.add_argument(
-            "--checkpoint-steps", type=int, metavar="N", help="save after so many steps, too"
+            "--checkpoint-steps", type=int, metavar="N", help="also save after every N steps"
         )
         each.epilog = (
             "Parts take options of their own, e.g. --detector.level 0.01 or --backbone.width 32; "
@@ -235,7 +235,7 @@ def parser() -> OneLineParser:
     add_detect_command(commands)
     add_data_command(commands)
 
-    listing = add_command(commands, "list", _list, "every part there is, by kind")
+    listing = add_command(commands, "list", _list, "every component and its options, by kind")
     listing.add_argument("--json", action="store_true", help="as JSON")
     return top
 

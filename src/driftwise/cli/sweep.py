@@ -53,7 +53,7 @@ def add_sweep_commands(commands: Any) -> None:
         "sweep",
         _sweep,
         "every combination of a grid of settings",
-        description="Run every combination of a grid of settings; going on is the same command.",
+        description="Run every combination of a grid of settings. The same command continues it.",
     )
     sweep.add_argument("file", type=Path, metavar="FILE", help="the grid, YAML or JSON")
     sweep.add_argument("--out", type=Path, metavar="FOLDER", help="(default: runs/NAME)")
@@ -69,9 +69,11 @@ def add_sweep_commands(commands: Any) -> None:
     )
     names = (*TARGETS, *DRAWN_ONLY)
     reproduce.add_argument("name", choices=names, metavar="NAME", help=", ".join(names))
-    reproduce.add_argument("--scale", choices=tuple(SCALES), help=f"how large (default: {SCALE})")
+    reproduce.add_argument(
+        "--scale", choices=tuple(SCALES), help=f"size of the runs (default: {SCALE})"
+    )
     reproduce.add_argument("--benchmark", metavar="NAME", help="run it on other data")
-    reproduce.add_argument("--data", metavar="FOLDER", help="where the data lie")
+    reproduce.add_argument("--data", metavar="FOLDER", help="where the data is")
     reproduce.add_argument(
         "--seeds", type=int, metavar="N", help="seeds from 0 on (default: 3; smoke: 1)"
     )
@@ -81,9 +83,9 @@ def add_sweep_commands(commands: Any) -> None:
         default=[],
         metavar="KEY=VALUE",
         dest="settings",
-        help="another setting of all runs; give such a sweep a name of its own with --name",
+        help="change a setting of all runs; give such a sweep its own --name",
     )
-    reproduce.add_argument("--name", metavar="TEXT", dest="sweep_name", help="of the sweep")
+    reproduce.add_argument("--name", metavar="TEXT", dest="sweep_name", help="name of the sweep")
     reproduce.add_argument(
         "--out",
         type=Path,
@@ -97,19 +99,35 @@ def add_sweep_commands(commands: Any) -> None:
             action="append",
             default=[],
             metavar="KEY=VALUE,...",
-            help="of the plan, only these runs now, e.g. method=er,der++; may be repeated",
+            help="run only this part of the plan, e.g. method=er,der++; may be repeated",
         )
-        each.add_argument("--engine", choices=ENGINES, default="pool", help="(default: pool)")
+        each.add_argument(
+            "--engine",
+            choices=ENGINES,
+            default="pool",
+            help="what carries out runs (default: pool)",
+        )
         each.add_argument(
             "--workers", type=int, metavar="N", help="runs at a time (default: cores / threads)"
         )
         each.add_argument(
-            "--ray-address", default="local", metavar="HOST:PORT", help="(default: start one here)"
+            "--ray-address",
+            default="local",
+            metavar="HOST:PORT",
+            help="a Ray cluster (default: start Ray on this machine)",
         )
-        each.add_argument("--cpus-per-run", type=float, default=1.0, metavar="X", help="for Ray")
-        each.add_argument("--gpus-per-run", type=float, default=0.0, metavar="X", help="for Ray")
         each.add_argument(
-            "--retries", type=int, default=1, metavar="N", help="of a broken run (default: 1)"
+            "--cpus-per-run", type=float, default=1.0, metavar="X", help="cores for a run, with Ray"
+        )
+        each.add_argument(
+            "--gpus-per-run", type=float, default=0.0, metavar="X", help="GPUs for a run, with Ray"
+        )
+        each.add_argument(
+            "--retries",
+            type=int,
+            default=1,
+            metavar="N",
+            help="further attempts at a run that failed (default: 1)",
         )
         each.add_argument(
             "--overwrite", action="store_true", help="replace a plan of this name; runs stay"

@@ -11,6 +11,7 @@ from driftwise.datasets.catalogue import BENCHMARKS, known_set
 from driftwise.datasets.own import load_own
 from driftwise.datasets.readers.decode import Fit
 from driftwise.datasets.readers.folders import Layout
+from driftwise.datasets.readers.table import from_table
 from driftwise.datasets.reading import Progress, Warn
 from driftwise.datasets.validate import group_domains
 from driftwise.errors import UserError
@@ -73,13 +74,48 @@ class NpzOptions:
 
 
 def npz(path: Path | None = None, *, notify: Notify = QUIET, **options: Any) -> Dataset:
-    """Your own images in an .npz file."""
+    """Your own images or vectors in an .npz file."""
     if path is None:
         raise UserError('benchmark npz needs data="FILE.npz", the file with your images')
     if path.is_dir():
         raise UserError(f"benchmark npz reads a file and {path} is a folder; for folders: folder")
     given = asdict(NpzOptions(**options))
     return load_own(path, **given, progress=notify.progress, warn=notify.warn)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """Which columns of a table are features, the class, the domain."""
+
+    label: str = "label"
+    """the column of classes"""
+    features: tuple[str, ...] | None = None
+    """the columns of features; None: all that have no other use"""
+    leave_out: tuple[str, ...] = ()
+    """columns that are not used"""
+    domain: str | None = None
+    """the column that says where or when a sample was taken"""
+    time: str | None = None
+    """a column of numbers or dates to sort by; samples become periods of equal size, the domains"""
+    periods: int = 8
+    """domains that time makes"""
+    test: str | None = None
+    """the column that is true (1) for samples of the test part"""
+    class_names: tuple[str, ...] | None = None
+    """the order of the class names, or one name per class number"""
+
+
+def table(path: Path | None = None, *, notify: Notify = QUIET, **options: Any) -> Dataset:
+    """Your own feature vectors in a table."""
+    del notify
+    if path is None:
+        raise UserError(
+            'benchmark table needs data="FILE", a .csv, .parquet, .npz or .npy file, or a folder '
+            "that Hugging Face's save_to_disk wrote"
+        )
+    if not path.expanduser().exists():
+        raise UserError(f"there is no table at {path}; expected a file, or a Hugging Face folder")
+    return from_table(path.expanduser(), **asdict(TableOptions(**options)))
 
 
 def own(path: Path | None = None, *, notify: Notify = QUIET) -> Dataset:

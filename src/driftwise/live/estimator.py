@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
 from driftwise.array_checks import refuse_odd
+from driftwise.config import registry
 from driftwise.config.fields import shown
 from driftwise.errors import UserError
 from driftwise.live.components import can_grow, num_outputs_of
@@ -32,7 +33,8 @@ from driftwise.live.settings import LiveSettings
 class LiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A `LiveLearner` as a classifier: `partial_fit` observes a batch, `fit` starts afresh.
 
-    With a torch module as `network`, label k is output k if the first labels are whole numbers
+    Without a `network` it learns with a small one, or with none where the `method` is analytic (ncm,
+    slda, ridge). With a torch module as `network`, label k is output k if the first labels are whole numbers
     from 0 on; later labels are too, and the network grows for them. Other labels (texts, negative
     numbers, numbers beyond `max_classes`) take its outputs in the order of `classes`, or else of
     appearance, sorted within a batch.
@@ -50,7 +52,7 @@ class LiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        network: nn.Module | str = "mlp",
+        network: nn.Module | str | None = None,
         *,
         buffer_size: int = 500,
         method: str = "er",
@@ -199,7 +201,9 @@ class LiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         names = ("buffer_size", "epochs", "batch_size")
         buffer_size, _, batch_size = (_count(name, getattr(self, name)) for name in names)
         settings = self._other_settings()
-        own = {"batch_size": batch_size, "minibatch_size": batch_size, "lr": self.lr}
+        own: dict[str, Any] = {"batch_size": batch_size}
+        if not registry.is_analytic(self.method):
+            own |= {"minibatch_size": batch_size, "lr": self.lr}
         self.live_learner_ = LiveLearner(
             self.network,
             buffer_size=buffer_size,

@@ -53,7 +53,7 @@ class LiveLearner:
 
     def __init__(
         self,
-        network: nn.Module | str,
+        network: nn.Module | str | None = None,
         *,
         buffer_size: int = 500,
         method: str = "er",
@@ -66,11 +66,12 @@ class LiveLearner:
         features: Features | None = None,
         **settings: Any,
     ) -> None:
-        """A learner around a copy of a network, or around a named backbone.
+        """A learner around a copy of a network, a named backbone, or class statistics.
 
         Args:
-            network: A torch module, or the name of a backbone.
-            buffer_size: Samples in the replay buffer.
+            network: A torch module, or the name of a backbone. None: the backbone mlp; an analytic
+                method (ncm, slda, ridge) has no network.
+            buffer_size: Samples in the replay buffer; an analytic method has none.
             method: The name of a method; likewise `detector` and `adaptation`.
             labels: Called with a `Request` when a class has drifted and fresh labels are needed.
             label_budget: Labels that may be requested; None: no limit.
@@ -92,11 +93,15 @@ class LiveLearner:
             "grow": grow,
             **settings,
         }
+        if network is None and not registry.is_analytic(method):
+            network = "mlp"
         if features is not None:
+            if network is None:
+                raise UserError(f"features are those of a network; the method {method} has none")
             network = with_features(network, features)
         self._network = copy.deepcopy(network) if isinstance(network, nn.Module) else None
         self._config, self._settings = settings_from(
-            given, backbone=_backbone(network), network_given=self._network is not None
+            given, backbone=_backbone(network, method), network_given=self._network is not None
         )
         self._lock = threading.RLock()
         self._building = threading.RLock()
@@ -170,7 +175,7 @@ class LiveLearner:
             raise UserError(f"the live learner in {path} needs its network again, a {backbone}")
         if not has_network and network is not None:
             raise UserError(f"the live learner in {path} has a network by name: give none")
-        names += [backbone] if network is None else []
+        names += [backbone] if network is None and backbone is not None else []
         for name in filter(is_import_path, names):
             if not trust_imports:
                 raise UserError(
@@ -326,6 +331,8 @@ class LiveLearner:
             self._refuse_if_over()
             engine = self._engine
             if engine is None or not len(engine.learner.buffer) or steps < 1:
+                return None
+            if not engine.rehearses:
                 return None
             with (
                 self._noting_failure(),
@@ -684,7 +691,7 @@ class LiveLearner:
         if self._engine is None:
             if self._network is not None:
                 outputs = num_outputs_of(self._network, first.images)
-            elif bool((first.labels >= 0).any()):
+            elif bool((first.labels >= 0).any()) or self._config.backbone is None:
                 outputs = int(first.labels.max()) + 1
             else:
                 raise UserError(
@@ -714,14 +721,16 @@ class LiveLearner:
         """The largest label that has an output or can get one."""
         if engine is None:
             return self._settings.max_classes - 1
-        grows = self._settings.grow and can_grow(engine.learner.network)
+        grows = self._settings.grow and (
+            not engine.learner.networks or can_grow(engine.learner.network)
+        )
         return max(self._settings.max_classes if grows else 0, engine.outputs) - 1
 
     def _renew_snapshot(self, engine: LiveEngine) -> None:
         predictable = engine.predictable
         if not bool(predictable.any()):
             return  # no class has been learned: there is nothing to predict
-        learner, network = engine.learner, _predictor(engine)
+        learner, network = engine.learner, engine.learner.predictor
         if self._snapshots is None:
             self._snapshots = NetworkSnapshots(network, predictable)
         else:
@@ -759,7 +768,7 @@ class LiveLearner:
         if self._preview is None or self._preview[0] != kind:
             first = no_samples(tuple(images.shape[1:]), images.dtype)
             engine = self._build(first, num_outputs_of(self._network, images))
-            snapshots = NetworkSnapshots(_predictor(engine), engine.predictable)
+            snapshots = NetworkSnapshots(engine.learner.predictor, engine.predictable)
             self._preview = kind, snapshots, engine
         return self._preview[1:]
 
@@ -776,11 +785,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_reset_in_fork)
 
 
-def _predictor(engine: LiveEngine) -> nn.Module:
-    """The network that predicts."""
-    return engine.learner.method.predictor(engine.learner.network)
-
-
 def _restored(
     network: nn.Module | str,
     labels: LabelCallback | None,
@@ -793,8 +797,15 @@ def _restored(
     return live
 
 
-def _backbone(network: object) -> str:
-    """The name of a network in a config."""
+def _backbone(network: object, method: str) -> str | None:
+    """The name of a network in a config; None: the method has none."""
+    if registry.is_analytic(method):
+        if network is not None:
+            raise UserError(
+                f"the method {method} trains no network; leave the network out, or give one that "
+                "encodes samples as the encoder"
+            )
+        return None
     if isinstance(network, str):
         registry.find("backbone", network)
         return network

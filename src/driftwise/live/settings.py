@@ -16,6 +16,8 @@ from driftwise.errors import UserError, unknown_name
 OF_RUNS = (
     "buffer_size",
     "buffer_policy",
+    "fresh_samples",
+    "scaling",
     "method",
     "detector",
     "adaptation",
@@ -135,7 +137,7 @@ def refuse_unknown(names: Iterable[str]) -> None:
 
 
 def settings_from(
-    settings: Mapping[str, Any], *, backbone: str, network_given: bool = False
+    settings: Mapping[str, Any], *, backbone: str | None, network_given: bool = False
 ) -> tuple[RunConfig, LiveSettings]:
     """The complete config of the components, and the live settings; unknown names are refused.
 
@@ -144,7 +146,9 @@ def settings_from(
     refuse_unknown(settings)
     own = {field.name for field in dataclasses.fields(LiveSettings)}
     of_run = {name: value for name, value in settings.items() if name not in own}
-    if of_run.get("preset", "auto") == "auto":
+    if backbone is None:  # an analytic method
+        of_run.pop("buffer_size", None)
+    elif of_run.get("preset", "auto") == "auto":
         of_run = {"optimiser": "adam", "normalise": not network_given, **of_run}
     if of_run.get("optimiser") in ADAM_RATES and of_run.get("lr") is None:
         of_run["lr"] = ADAM_RATES[of_run["optimiser"]]

@@ -371,6 +371,10 @@ class Window:
         firsts = [self._outdated_before.get(label, 0) for label in samples.labels.tolist()]
         return samples.ids < _int64(firsts)
 
+    def is_realigned(self, labels: Tensor) -> Tensor:
+        """bool (labels,): which classes have been realigned."""
+        return torch.isin(labels, _int64([*self._outdated_before]))
+
     def since(self, label: int) -> int:
         """The id of the sample from which on a class may have drifted."""
         return self._since.get(label, 0)

@@ -100,14 +100,15 @@ class Ledger:
             self._costs["seconds"][name] += time.perf_counter() - self._phase_began
             self._phase = None
 
-    def add_flops(self, count: int) -> None:
-        """Record FLOPs of the running phase."""
-        if self._phase is None:
+    def add_flops(self, count: int, *, otherwise: str | None = None) -> None:
+        """Record FLOPs of the running phase, or of phase `otherwise` where none is running."""
+        phase = otherwise if self._phase is None else self._phase
+        if phase is None:
             raise RuntimeError(
                 "FLOPs belong to a phase; book them inside of `with ledger.phase(...)`"
             )
         _check_number("count", count)
-        self._costs["flops"][self._phase] += count
+        self._costs["flops"][phase] += count
 
     def add_step(self) -> None:
         """Record one gradient step."""

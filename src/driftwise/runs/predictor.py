@@ -101,7 +101,7 @@ def load(
         try:
             learner.load_state_dict(state["parts"]["learner"])
             if state.get("published") is not None:  # a live learner predicts with an average
-                learner.method.predictor(learner.network).load_state_dict(state["published"])
+                learner.predictor.load_state_dict(state["published"])
         except RuntimeError as error:
             if network is None:
                 raise

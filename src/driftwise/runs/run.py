@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -70,6 +71,8 @@ def run(
     """
     if data is not None and config.benchmark == RunConfig.benchmark:
         config = changed(config, benchmark="own")
+    if data is not None and config.scaling is None and np.ndim(data.images) == 2:
+        config = changed(config, scaling="standard")  # which also says that they are vectors
     if network is not None:
         kind = type(network)
         config = changed(config, backbone=f"{kind.__module__}:{kind.__qualname__}")
@@ -225,8 +228,8 @@ def save_samples(folder: RunFolder, stream: Stream) -> None:
     before, after, tasks = [], [], []
     for event in stream.schedule.events:
         for label in sorted(event.concepts):
-            before.append(stream.samples("test", [label], event.task - 1)[:1])
-            after.append(stream.samples("test", [label], event.task)[:1])
+            before.append(stream.raw_samples("test", [label], event.task - 1)[:1])
+            after.append(stream.raw_samples("test", [label], event.task)[:1])
             tasks.extend([event.task] * len(after[-1]))
     if tasks:
         tensors = {

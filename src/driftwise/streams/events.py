@@ -21,6 +21,10 @@ from driftwise import rng
 from driftwise.errors import UserError, unknown_name
 from driftwise.streams.schedule import ORIGINAL, RULES, SCOPES, Concept, DriftEvent, Schedule
 from driftwise.streams.transforms import SEVERITIES, TRANSFORMS, UNITS
+from driftwise.streams.vector_transforms import VECTOR_TRANSFORMS
+
+ALL_TRANSFORMS = tuple(dict.fromkeys((*TRANSFORMS, *VECTOR_TRANSFORMS)))
+"""of images, of vectors or of both"""
 
 MOST_TRANSFORMS = 20
 """of one event; every one of them keeps the pixels of its classes"""
@@ -69,8 +73,8 @@ class EventSpec:
                 f"{len(self.transforms):,}"
             )
         for name, severity in self.transforms:
-            if name not in TRANSFORMS:
-                raise unknown_name("transform", name, TRANSFORMS)
+            if name not in ALL_TRANSFORMS:
+                raise unknown_name("transform", name, ALL_TRANSFORMS)
             if severity not in SEVERITIES:
                 raise UserError(f"severity must be 1 to 5; got {severity}")
         if self.unit not in UNITS:
@@ -187,6 +191,7 @@ def make_schedule(
     drift_seed: int | None = None,
     domains: Sequence[str] = (),
     first_domain: str | None = None,
+    vectors: bool = False,
     present: Mapping[str, Collection[int]] | None = None,
 ) -> Schedule:
     """A schedule by the paper's rules.
@@ -195,6 +200,7 @@ def make_schedule(
     seen (`all-seen`), of these at most the `max_classes_per_drift` most recent ones. `sequential`
     puts an event at every task from the second on, for the classes of the task just before it.
     Where `domains` are given drift is natural: each event takes the next of them, and no transform.
+    `vectors`: transforms are those of feature vectors.
     `all-present` is `all-seen` less the classes that are not `present` in the event's domain: they
     stay as they were.
     """
@@ -237,6 +243,7 @@ def make_schedule(
         seed=seed,
         recurring_in_training=recurring_in_training,
         first_domain=first_domain,
+        vectors=vectors,
     )
 
 
@@ -250,9 +257,10 @@ def make_script(
     seed: int,
     recurring_in_training: bool = False,
     first_domain: str | None = None,
+    vectors: bool = False,
 ) -> Schedule:
-    """The schedule of these events over these tasks."""
-    writer = _Writer(tasks, seed)
+    """The schedule of these events over these tasks; `vectors`: of feature vectors."""
+    writer = _Writer(tasks, seed, VECTOR_TRANSFORMS if vectors else TRANSFORMS)
     for number, spec in enumerate(sorted(events, key=lambda event: event.task), start=1):
         writer.add(number, spec)
     return Schedule(
@@ -266,7 +274,7 @@ def make_script(
 
 
 def own_transforms(
-    transforms: Sequence[tuple[str, int]], place: int
+    transforms: Sequence[tuple[str, int]], place: int, table: Sequence[str] = TRANSFORMS
 ) -> tuple[tuple[str, int], ...]:
     """The transforms of the class at a place (from 0) among those that get a concept of their own.
 
@@ -280,10 +288,10 @@ def own_transforms(
     """
     if any(name == "permutation" for name, _ in transforms):
         return tuple(transforms)
-    names = [name for name in TRANSFORMS if name != "identity"]
+    names = [name for name in table if name != "identity"]
     return tuple(
         (name, severity)
-        if name == "identity"
+        if name not in names  # no change, or one that these samples cannot show
         else (
             names[(names.index(name) + place) % len(names)],
             (severity - 1 + place // len(names)) % len(SEVERITIES) + 1,
@@ -295,11 +303,14 @@ def own_transforms(
 class _Writer:
     """Collects concepts and events, and keeps track of the concept of every class."""
 
-    def __init__(self, tasks: Sequence[Sequence[int]], seed: int) -> None:
+    def __init__(
+        self, tasks: Sequence[Sequence[int]], seed: int, transforms: Sequence[str]
+    ) -> None:
         self.concepts: list[Concept] = []
         self.events: list[DriftEvent] = []
         self._tasks = tasks
         self._seed = seed
+        self._transforms = transforms
         self._concept_of: dict[int, int] = {}
         self._named: dict[str, dict[int, int]] = {}
         self._last_event = 1
@@ -354,7 +365,7 @@ class _Writer:
         parent = ORIGINAL if spec.domain is not None else self._concept_of.get(label, ORIGINAL)
         if spec.per_class:
             self._num_own += 1
-            steps = own_transforms(spec.transforms, self._num_own - 1)
+            steps = own_transforms(spec.transforms, self._num_own - 1, self._transforms)
             return self._append(spec, steps, parent, rng.derive(seed, "of", label))
         # Classes that have the same concept share the new one.
         if parent not in shared:

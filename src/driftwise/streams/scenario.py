@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from driftwise.errors import UserError
+from driftwise.scaling import Scaling, ScalingKind
 from driftwise.streams.events import (
     EventSpec,
     make_schedule,
@@ -16,7 +17,7 @@ from driftwise.streams.events import (
     split_classes,
 )
 from driftwise.streams.split import make_parts, shortages
-from driftwise.streams.stream import Stream
+from driftwise.streams.stream import MakesFeatures, Stream
 from driftwise.types import Dataset
 
 FEWEST = 10
@@ -50,15 +51,18 @@ def class_incremental(
     reference: Literal["memory", "held-out", "fingerprint"] = "held-out",
     max_per_class: int | None = None,
     cumulative: bool = False,
+    encoder: MakesFeatures | None = None,
+    scaling: Scaling | ScalingKind | None = None,
     source: str = "data",
 ) -> Stream:
     """Tasks that bring new classes, and events at which known classes drift.
 
     Args:
-        data: images and labels; see `driftwise.datasets`.
+        data: images or vectors, and labels; see `driftwise.datasets`.
         num_tasks: into how many tasks the classes are split, as evenly as possible.
         num_drifts: drift events, spread over the tasks as in the paper.
-        transform: what drift does to the images; see `driftwise.streams.transforms`.
+        transform: what drift does to the images or vectors; see `driftwise.streams.transforms` and
+            `driftwise.streams.vector_transforms`.
         severity: how strongly, 1 to 5.
         seed: decides the parts of the data, the order of batches and the drift.
         batch_size: samples in a training step.
@@ -85,6 +89,11 @@ def class_incremental(
         max_per_class: at most so many samples of each class to learn from, and the same fraction
             of its test samples.
         cumulative: every known class returns, labelled, in every task's training data.
+        encoder: a frozen encoder, which turns samples into feature vectors once drift has changed
+            them; the learner, its buffer and the detector see the vectors only.
+        scaling: how features are brought to one scale, as measured on the training samples of the
+            first task: `standard`, `signed-log`, `none` or a `Scaling`. None: `standard` for
+            vectors, `none` for images.
         source: what messages call the data.
 
     Returns:
@@ -101,6 +110,12 @@ def class_incremental(
     ([(0, 1), (2, 3)], (0, 1))
     """
     classes = _tasks(len(data.class_names), num_tasks, class_order, tasks, source)
+    if data.images.dtype.kind in "UO" and encoder is None:
+        raise UserError(
+            f"{source} holds texts, which a frozen encoder turns into vectors: give one, e.g. "
+            'encoder="sentence-transformers:all-MiniLM-L6-v2"'
+        )
+    are_vectors = data.images.ndim < 3  # or texts, which become vectors at once
     if events:
         specs = [
             event if isinstance(event, EventSpec) else read_event(event, source=f"event {number}")
@@ -112,6 +127,7 @@ def class_incremental(
             seed=seed,
             recurring_in_training=recurring_in_training,
             first_domain=first_domain,
+            vectors=are_vectors,
         )
     else:
         schedule = make_schedule(
@@ -131,6 +147,7 @@ def class_incremental(
             drift_seed=drift_seed,
             domains=domains,
             first_domain=first_domain,
+            vectors=are_vectors,
             present=_present(data),
         )
     parts = make_parts(
@@ -156,8 +173,22 @@ def class_incremental(
         batch_size=batch_size,
         seed=seed,
         cumulative=cumulative,
+        encoder=encoder,
+        scaling=_scaling(scaling, vectors=are_vectors or encoder is not None),
         warnings=warnings,
     )
+
+
+def _scaling(given: Scaling | ScalingKind | None, *, vectors: bool) -> Scaling | None:
+    """The scaling of a stream; UserError where images are to be scaled."""
+    if vectors:
+        return given if isinstance(given, Scaling) else Scaling(given or "standard")
+    if given not in (None, "none"):
+        raise UserError(
+            "scaling is for feature vectors, and these samples are images; give an encoder, or "
+            "let the learner normalise images"
+        )
+    return None
 
 
 def _present(data: Dataset) -> dict[str, set[int]] | None:

@@ -1,30 +1,42 @@
 """The stream: the samples of each task for training, monitoring and test.
 
 Drifted pixels are computed once per concept, for every sample of the classes that ever show it, and
-kept: two reads are equal, in whatever order or portions samples are read.
+kept: two reads are equal, in whatever order or portions samples are read. A frozen encoder and a
+scaling come after drift, where samples leave the stream.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from driftwise import rng
 from driftwise.allocation import allocate
 from driftwise.errors import UserError
-from driftwise.streams import transforms
+from driftwise.scaling import Scaling
+from driftwise.streams import transforms, vector_transforms
 from driftwise.streams.roster import Roster
-from driftwise.streams.schedule import ORIGINAL, Schedule
+from driftwise.streams.schedule import ORIGINAL, Concept, Schedule
 from driftwise.types import Dataset, Parts, Samples
 
 _GATHERED_AT_ONCE = 2 * 2**20
 """bytes of images, or one batch"""
+
+
+class MakesFeatures(Protocol):
+    """A frozen encoder, as a stream uses it."""
+
+    def features(self, samples: Any) -> Tensor:
+        """Images or texts -> float32 (samples, features); of each sample by itself."""
+        ...
 
 
 class Stream:
@@ -39,6 +51,8 @@ class Stream:
         batch_size: int,
         seed: int,
         cumulative: bool = False,
+        encoder: MakesFeatures | None = None,
+        scaling: Scaling | None = None,
         warnings: tuple[str, ...] = (),
     ) -> None:
         """A stream; `class_incremental` makes parts and schedule from a few settings.
@@ -50,6 +64,9 @@ class Stream:
             batch_size: samples in a training step.
             seed: decides the order of batches.
             cumulative: every known class returns, labelled, in every task's training data.
+            encoder: turns samples into vectors where they leave the stream.
+            scaling: brings the features of vectors to one scale; where it is not fitted yet, it is
+                fitted on the training samples of the first task. None: they stay as they are.
             warnings: messages for the user about the stream.
         """
         labels, last = dataset.labels, len(dataset.class_names) - 1
@@ -61,7 +78,18 @@ class Stream:
         self.seed = seed
         self.cumulative = cumulative
         self.warnings = warnings
-        self._images = torch.from_numpy(dataset.images)
+        self.encoder = encoder
+        self.scaling = scaling
+        self._encoder = encoder
+        if dataset.images.dtype.kind in "UO":  # texts do not drift by a transform: encoded at once
+            assert encoder is not None, "texts need an encoder"
+            self._images, self._encoder = encoder.features(dataset.images), None
+        else:
+            self._images = torch.from_numpy(dataset.images)
+        _refuse_transforms(schedule, vectors=self._images.ndim == 2)
+        self._book: Callable[[int], None] = lambda _: None
+        self._booked: dict[int, Tensor] = {}
+        """by concept, whether each sample of the data set has been encoded under it"""
         self._labels = torch.from_numpy(dataset.labels)
         self._roster = Roster(dataset, parts, schedule)
         self._drifted: dict[int, tuple[Tensor, Tensor]] = {}
@@ -78,12 +106,20 @@ class Stream:
     @property
     def image_shape(self) -> tuple[int, ...]:
         """(height, width, channels) of every image, or (features,) of every vector."""
-        return tuple(self._images.shape[1:])
+        return tuple(self.blank.shape[1:])
 
     @property
+    def raw_shape(self) -> tuple[int, ...]:
+        """The shape of every sample before a frozen encoder."""
+        return tuple(self._images.shape[1:])
+
+    @cached_property
     def blank(self) -> Tensor:
         """Two samples without content, of the shape and type of all."""
-        return torch.zeros_like(self._images[:1]).repeat(2, *[1] * len(self.image_shape))
+        one = self._images[:1]
+        if self._encoder is not None:
+            one = self._encoder.features(one)
+        return torch.zeros_like(one).repeat(2, *[1] * (one.ndim - 1))
 
     def task(self, number: int) -> Task:
         """A task by its number, counted from 1."""
@@ -96,7 +132,37 @@ class Stream:
         return (Task(self, number) for number in range(after + 1, len(self) + 1))
 
     def samples(self, part: str, classes: Sequence[int], task: int) -> Samples:
-        """A part's samples of some classes, as they are during a task, in data-set order."""
+        """A part's samples of some classes, as they are during a task, in data-set order.
+
+        Encoded and scaled, where the stream does that.
+        """
+        samples = self.raw_samples(part, classes, task)
+        images = self._encoded(samples)
+        if self.scaling is not None:
+            if not self.scaling.is_fitted:
+                self.scaling.fit(self._encoded(self._first()))
+            images = self.scaling(images)
+        return replace(samples, images=images)
+
+    def _first(self) -> Samples:
+        """The training samples of the first task that brings classes, before a frozen encoder."""
+        number = next(n for n, classes in enumerate(self.schedule.tasks, start=1) if classes)
+        return self.raw_samples("train", self.schedule.tasks[number - 1], number)
+
+    def _encoded(self, samples: Samples) -> Tensor:
+        """What the learner gets of samples, but for the scaling."""
+        if self._encoder is None:
+            return samples.images
+        for concept in torch.unique(samples.concepts).tolist():
+            ids = samples.ids[samples.concepts == concept]
+            blank = torch.zeros(len(self._labels), dtype=torch.bool)
+            booked = self._booked.setdefault(self._shown(concept), blank)
+            self._book(int((~booked[ids]).sum()))
+            booked[ids] = True
+        return self._encoder.features(samples.images)
+
+    def raw_samples(self, part: str, classes: Sequence[int], task: int) -> Samples:
+        """`samples` before a frozen encoder and a scaling."""
         ids, concepts = self._roster.members(part, classes, task)
         images = self._images.index_select(0, ids)
         for concept in torch.unique(concepts).tolist():
@@ -110,6 +176,37 @@ class Stream:
         ids, _ = self._roster.members(part, classes, task)
         counts = torch.bincount(self._labels[ids], minlength=self.num_classes)
         return {label: int(counts[label]) for label in classes}
+
+    def book_encodings(self, book: Callable[[int], None]) -> None:
+        """From now on, call `book` with the number of samples that the frozen encoder encodes.
+
+        A sample that is read again under the same concept counts once: features are kept.
+        """
+        self._book, self._booked = book, {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a frozen encoder and a scaling have done so far; empty where there are none."""
+        state: dict[str, Any] = {}
+        if self.scaling is not None:
+            state["scaling"] = self.scaling.state_dict()
+        if self._encoder is not None:
+            state["encoded"] = {
+                concept: torch.from_numpy(np.packbits(each.numpy()))
+                for concept, each in self._booked.items()
+            }
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state_dict`."""
+        if self.scaling is not None:
+            self.scaling.load_state_dict(state["scaling"])
+        if self._encoder is not None:
+            self._booked = {
+                concept: torch.from_numpy(
+                    np.unpackbits(bits.numpy(), count=len(self._labels)).astype(bool)
+                )
+                for concept, bits in state["encoded"].items()
+            }
 
     def training_keys(self, classes: Sequence[int], task: int) -> Tensor:
         """A number for each training sample of some classes under its concept, int64 (samples,)."""
@@ -143,11 +240,7 @@ class Stream:
 
     def _images_under(self, concept: int, ids: Tensor) -> Tensor:
         """The images of samples under a concept, (samples, height, width, channels)."""
-        lineage = [
-            each
-            for each in self.schedule.lineage(concept)
-            if self.schedule.concepts[each - 1].transform != "identity"
-        ]
+        lineage = self._changes(concept)
         if not lineage:
             return self._images.index_select(0, ids)
         for each in lineage:  # from the first on: a call for each would be one within the other
@@ -155,6 +248,23 @@ class Stream:
                 self._drifted[each] = self._drift(each)
         images, position = self._drifted[lineage[-1]]
         return images.index_select(0, position[ids])
+
+    def _changes(self, concept: int) -> list[int]:
+        """The concepts that lead to a concept and change the images, the first one first."""
+        return [
+            each
+            for each in self.schedule.lineage(concept)
+            if self.schedule.concepts[each - 1].transform != "identity"
+        ]
+
+    def _shown(self, concept: int) -> int:
+        """The concept whose images a concept shows: its own, or those that it left as they are."""
+        return (self._changes(concept) or [ORIGINAL])[-1]
+
+    @cached_property
+    def _spread(self) -> Scaling:
+        """The mean and deviation of each feature of vectors in the first task."""
+        return Scaling().fit(self._first().images)
 
     @cached_property
     def _classes_by_concept(self) -> dict[int, set[int]]:
@@ -175,20 +285,43 @@ class Stream:
         ids = torch.isin(self._labels, torch.tensor(sorted(classes))).nonzero().squeeze(1)
         position = torch.full((len(self._labels),), -1, dtype=torch.int64)
         position[ids] = torch.arange(len(ids))
-        images = allocate((len(ids), *self.image_shape), self._images.dtype)
+        images = allocate((len(ids), *self.raw_shape), self._images.dtype)
         for label in sorted(classes):
             samples = ids[self._labels[ids] == label]
             drawn = rng.derive(spec.seed, "class", label)
-            images[position[samples]] = transforms.apply(
-                self._images_under(spec.parent, samples),
-                spec.transform,
-                spec.severity,
-                # What is drawn for each image must differ between classes that share a concept;
-                # a permutation is drawn once for all of them.
-                seed=drawn if spec.transform in transforms.NOISES else spec.seed,
-                unit=spec.unit,
+            # What is drawn for each image must differ between classes that share a concept;
+            # a permutation is drawn once for all of them.
+            seed = drawn if spec.transform in transforms.NOISES else spec.seed
+            images[position[samples]] = self._transformed(
+                self._images_under(spec.parent, samples), spec, seed
             )
         return images, position
+
+    def _transformed(self, images: Tensor, spec: Concept, seed: int) -> Tensor:
+        if images.ndim == 2:
+            mean, deviation = self._spread.mean, self._spread.deviation
+            assert mean is not None
+            assert deviation is not None
+            return vector_transforms.apply(
+                images, spec.transform, spec.severity, seed=seed, mean=mean, deviation=deviation
+            )
+        return transforms.apply(images, spec.transform, spec.severity, seed=seed, unit=spec.unit)
+
+
+def _refuse_transforms(schedule: Schedule, *, vectors: bool) -> None:
+    """UserError for drift that samples of this kind cannot show."""
+    kind, others = ("vectors", "images") if vectors else ("images", "vectors")
+    known = vector_transforms.VECTOR_TRANSFORMS if vectors else transforms.TRANSFORMS
+    for concept in schedule.concepts:
+        if concept.transform not in known:
+            raise UserError(
+                f"the transform {concept.transform} is for {others}, and these samples are {kind};"
+                f" use one of {', '.join(known)}"
+            )
+        if vectors and concept.unit != "pixel":
+            raise UserError(
+                f"a permutation of vectors moves single features; leave out the unit {concept.unit}"
+            )
 
 
 class Task:

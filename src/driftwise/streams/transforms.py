@@ -95,7 +95,7 @@ def _prepare(
     step = severity - 1
     if transform == "permutation":
         num_positions = height if unit == "row" else height * width
-        source = _permuted(num_positions, PERMUTED_PERCENT[step], seed)
+        source = permuted(num_positions, PERMUTED_PERCENT[step], seed)
         return _pick(source, size=math.prod(shape) // num_positions)
     if transform == "rotation":
         return _rotation(height, width, channels, ROTATION_DEGREES[step])
@@ -118,7 +118,7 @@ def _pick(source: np.ndarray, size: int) -> _OnChunk:
 # Permutation
 
 
-def _permuted(num_positions: int, percent: int, seed: int) -> np.ndarray:
+def permuted(num_positions: int, percent: int, seed: int) -> np.ndarray:
     """Where each position reads from when `percent` of them are shuffled among themselves."""
     # This order of draws from the legacy generator is the published one; seed 42 gives its pixels.
     generator = rng.legacy(seed)
