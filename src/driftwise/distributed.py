@@ -2,15 +2,58 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import hashlib
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from driftwise.errors import UserError
+from driftwise.errors import RunFailure, UserError
+
+T = TypeVar("T")
+PATIENCE = datetime.timedelta(minutes=5)
+"""how long a process waits for the others; one that ends is noticed at once"""
+
+
+@contextlib.contextmanager
+def joined() -> Iterator[Group]:
+    """The group of the processes that torchrun started, joined for the moment; else this one alone.
+
+    A group that the caller has initialised is used and left as it is.
+    """
+    started = int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
+    if not started or not dist.is_available() or dist.is_initialized():
+        yield Group()
+        return
+    backend = "nccl" if torch.cuda.is_available() else "gloo"
+    if backend == "nccl":
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    dist.init_process_group(backend, timeout=PATIENCE)
+    try:
+        yield Group()
+    finally:
+        dist.destroy_process_group()
+
+
+@contextlib.contextmanager
+def _with_peers() -> Iterator[None]:
+    """RunFailure where another process has ended, or does not answer."""
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error, RunFailure):
+            raise
+        details = " ".join(str(error).split())[:200]
+        raise RunFailure(
+            f"another process has ended or does not answer ({details}); everything up to the last "
+            "checkpoint is kept: start all processes again with resume"
+        ) from error
 
 
 class Group:
@@ -49,6 +92,10 @@ class Group:
         """
         if self.size == 1:
             return values.cpu()
+        with _with_peers():
+            return self._gather(values)
+
+    def _gather(self, values: Tensor) -> Tensor:
         counts = self._counts(len(values))
         most = max(counts)
         padded = torch.zeros(most, _bytes_of(values), dtype=torch.uint8, device=self._device)
@@ -67,7 +114,8 @@ class Group:
             return values.cpu()
         given = _as_bytes(values).to(self._device)
         came = torch.empty(sum(receive), given.shape[1], dtype=torch.uint8, device=self._device)
-        dist.all_to_all_single(came, given, list(receive), list(send), group=self._group)
+        with _with_peers():
+            dist.all_to_all_single(came, given, list(receive), list(send), group=self._group)
         return _as_values(came.cpu(), values)
 
     def average(self, tensors: Sequence[Tensor]) -> None:
@@ -75,7 +123,8 @@ class Group:
         if self.size == 1 or not tensors:
             return
         flat = torch.cat([tensor.detach().reshape(-1).float() for tensor in tensors])
-        dist.all_reduce(flat, group=self._group)
+        with _with_peers():
+            dist.all_reduce(flat, group=self._group)
         flat /= self.size
         parts = torch.split(flat, [tensor.numel() for tensor in tensors])
         with torch.no_grad():
@@ -93,6 +142,29 @@ class Group:
                 f"expected the same {what} in all {self.size} processes; rank {named} has another "
                 "than rank 0: start all processes with the same command on the same data"
             )
+
+    def any(self, *wishes: bool) -> tuple[bool, ...]:
+        """For each wish, whether any process has it."""
+        if self.size == 1:
+            return wishes
+        return tuple(self.gather(torch.tensor([wishes])).any(dim=0).tolist())
+
+    def first(self, work: Callable[[], T]) -> T:
+        """Do something in process 0, then in the others; an error of process 0 ends all of them."""
+        if self.size == 1:
+            return work()
+        done, text = None, ""
+        if self.rank == 0:
+            try:
+                done = (work(),)
+            except (UserError, RunFailure) as error:
+                text = str(error)
+                self.gather(torch.tensor(list(text.encode()), dtype=torch.uint8))
+                raise
+        text = bytes(self.gather(torch.empty(0, dtype=torch.uint8)).tolist()).decode()
+        if text:
+            raise UserError(f"rank 0: {text}")
+        return work() if done is None else done[0]
 
     def _counts(self, count: int) -> list[int]:
         counts = [torch.zeros(1, dtype=torch.int64, device=self._device) for _ in range(self.size)]

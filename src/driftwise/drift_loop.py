@@ -22,6 +22,7 @@ from driftwise.detect import (
     Monitor,
 )
 from driftwise.detect.base import KnownLabels
+from driftwise.distributed import Group
 from driftwise.encoders.encoding_cache import Cached
 from driftwise.errors import UserError
 from driftwise.learner import Learner
@@ -145,7 +146,8 @@ class DriftLoop:
         frozen: Sequence[nn.Module] = getattr(stream.encoder, "networks", ())
         cost = sum(per_sample(network, raw_shape).forward for network in frozen)
         stream.book_encodings(lambda count: ledger.add_flops(count * cost, otherwise="train"))
-        meter = FlopMeter(ledger.add_flops)
+        processes = Group().size
+        meter = FlopMeter(lambda flops: ledger.add_flops(processes * flops))
         for network in learner.networks:
             meter.attach(network, shape)
         caches: list[Cached] = []

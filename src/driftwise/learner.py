@@ -344,11 +344,14 @@ class Learner:
 
     def encode(self, images: Tensor) -> Encoding:
         """Logits and features of the predicting network, on the CPU; no side effects."""
-        network = self.predictor
+        network, mine = self.predictor, self._evaluated_here(images)
         with self._evaluation(network):
-            parts = [self._to_input(part) for part in torch.split(images, _EVALUATED_AT_ONCE)]
+            parts = [self._to_input(part) for part in torch.split(mine, _EVALUATED_AT_ONCE)]
             encoding = encode_all(network, parts)
-        return Encoding(logits=encoding.logits.cpu(), features=encoding.features.cpu())
+        if mine is images:
+            return Encoding(logits=encoding.logits.cpu(), features=encoding.features.cpu())
+        gather = self._group.gather
+        return Encoding(logits=gather(encoding.logits), features=gather(encoding.features))
 
     def annotate(self, samples: Samples) -> Extras:
         """What the method keeps beside samples that no train step has seen."""
@@ -395,9 +398,17 @@ class Learner:
             group["lr"] = full * self._factor * rate
 
     def _evaluate(self, network: nn.Module, images: Tensor) -> Tensor:
-        """Logits on the CPU, a part of the samples at a time."""
+        """Logits on the CPU, a part of the samples at a time; each process makes some of them."""
+        mine = self._evaluated_here(images)
         with self._evaluation(network):
-            return self.logits_of(network, images)
+            logits = self.logits_of(network, mine)
+        return logits if mine is images else self._group.gather(logits)
+
+    def _evaluated_here(self, images: Tensor) -> Tensor:
+        """What this process evaluates of samples that all have; all of them, if they are few."""
+        if not 1 < self._group.size <= len(images):
+            return images
+        return images[self._group.share(len(images))]
 
     @contextlib.contextmanager
     def _evaluation(self, network: nn.Module) -> Iterator[None]:
