@@ -44,7 +44,7 @@ import data_tools
 from same_state import same
 
 import driftwise
-from driftwise.config.files import (
+from driftwise.config.config_files import (
     from_mapping,
     read_config_file,
     split_parts,

@@ -1,6 +1,7 @@
 # ruff: noqa: E402
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from pathlib import Path
@@ -43,8 +44,13 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def one_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports draw the cheapest of their figures alone."""
-    from driftwise.report import figures
+    """Reports draw the cheapest of their figures alone, sweeps the first."""
+    from driftwise.report import setting_figures as figures
     from driftwise.report.costs import cost_radar
+    from driftwise.reproduce import figures as sweep_figures
 
+    drawings = sweep_figures._drawings
     monkeypatch.setattr(figures, "DRAWERS", {"radar": cost_radar})
+    monkeypatch.setattr(
+        sweep_figures, "_drawings", lambda *all_: itertools.islice(drawings(*all_), 1)
+    )

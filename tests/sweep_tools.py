@@ -77,6 +77,7 @@ class Notes:
         self.ends: list[tuple[Outcome, bool]] = []
         self.waited: list[int] = []
         self.warnings: list[str] = []
+        self.lines: list[str] = []
 
     def begins(self, total: int, done: int, slots: int) -> None:
         self.begun = total, done, slots
@@ -92,3 +93,6 @@ class Notes:
 
     def warn(self, line: str) -> None:
         self.warnings.append(line)
+
+    def log(self, line: str) -> None:
+        self.lines.append(line)

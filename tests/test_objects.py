@@ -34,6 +34,7 @@ def run_by_names(folder: Path, **names: Any) -> dict[str, Any]:
     return dw.run(config, folder)
 
 
+@pytest.mark.usefixtures("one_figure")
 @pytest.mark.parametrize(
     ("names", "objects"),
     [

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from driftwise.detect.standalone import DriftDetector
     from driftwise.drift_loop import DriftLoop
     from driftwise.errors import RunFailure, UserError
+    from driftwise.hybrid_learner import HybridLearner
     from driftwise.learner import Learner
     from driftwise.live.estimator import LiveClassifier
     from driftwise.live.live_learner import LiveLearner
@@ -25,9 +26,12 @@ if TYPE_CHECKING:
     from driftwise.runs.predictor import Predictor, load
     from driftwise.runs.run import resume, run
     from driftwise.scaling import Scaling
+    from driftwise.serve.client import Client
 
 _HOMES = {
     "AnalyticLearner": "driftwise.analytic_learner",
+    "Client": "driftwise.serve.client",
+    "HybridLearner": "driftwise.hybrid_learner",
     "DriftDetector": "driftwise.detect.standalone",
     "DriftLoop": "driftwise.drift_loop",
     "Learner": "driftwise.learner",
@@ -53,8 +57,10 @@ _PACKAGES = ("adapt", "datasets", "detect", "encoders", "methods", "models", "st
 
 __all__ = [
     "AnalyticLearner",
+    "Client",
     "DriftDetector",
     "DriftLoop",
+    "HybridLearner",
     "Learner",
     "LiveClassifier",
     "LiveLearner",

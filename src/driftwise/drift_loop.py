@@ -25,6 +25,7 @@ from driftwise.detect.base import KnownLabels
 from driftwise.distributed import Group
 from driftwise.encoders.encoding_cache import Cached
 from driftwise.errors import UserError
+from driftwise.hybrid_learner import HybridLearner
 from driftwise.learner import Learner
 from driftwise.loop import DriftHandler, Silent, run_tasks
 from driftwise.metrics import FlopMeter, Ledger, Scores, per_sample, score
@@ -65,7 +66,7 @@ class DriftLoop:
 
     def __init__(
         self,
-        learner: Learner | AnalyticLearner,
+        learner: Learner | AnalyticLearner | HybridLearner,
         *,
         detector: BindsDetector | Callable[[DetectorContext], Detector] | None = None,
         adaptation: Adaptation | None = None,
@@ -95,7 +96,7 @@ class DriftLoop:
             label_budget: labels that adaptation may use at most. None: no limit.
             seed: what the detector's permutations and the choice of labelled samples are drawn from.
         """
-        # An analytic learner does all that the loop asks of a learner; it has no network.
+        # The others do all that the loop asks of a learner.
         self.learner = cast("Learner", learner)
         self.adaptation = Realign() if adaptation is None else adaptation
         self.adaptation_state = PartState(self.adaptation, "adaptation")
@@ -140,11 +141,12 @@ class DriftLoop:
         self._stream = stream
         learner, ledger = self.learner, self.ledger
         shape = input_shape_of(stream.image_shape)
-        if isinstance(learner, Learner):
+        if learner.networks:
             find_head(learner.network, to_input(stream.blank, learner.device))
-        raw_shape = input_shape_of(stream.raw_shape)
         frozen: Sequence[nn.Module] = getattr(stream.encoder, "networks", ())
-        cost = sum(per_sample(network, raw_shape).forward for network in frozen)
+        cost = sum(
+            per_sample(network, input_shape_of(stream.raw_shape)).forward for network in frozen
+        )
         stream.book_encodings(lambda count: ledger.add_flops(count * cost, otherwise="train"))
         processes = Group().size
         meter = FlopMeter(lambda flops: ledger.add_flops(processes * flops))

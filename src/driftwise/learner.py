@@ -16,7 +16,7 @@ from driftwise import rng
 from driftwise.compiled import Compiled
 from driftwise.distributed import Group
 from driftwise.errors import Diverged, UserError
-from driftwise.memory import ReplayBuffer, ReplicatedBuffer, ShardedBuffer, Stored
+from driftwise.memory import AnyBuffer, ReplayBuffer, Stored
 from driftwise.methods.base import Inputs, Method, SampleKeys, check_columns, check_outcome
 from driftwise.models.head import encode_all, grow_head, grow_optimiser
 from driftwise.models.inputs import Augmentation, augment, to_device, to_input
@@ -99,7 +99,7 @@ class Learner:
         network: nn.Module | Callable[[int], nn.Module],
         method: Method,
         *,
-        buffer: ReplayBuffer | ReplicatedBuffer | ShardedBuffer,
+        buffer: AnyBuffer,
         lr: float = 0.03,
         optimiser: Callable[[nn.Module], torch.optim.Optimizer] | None = None,
         settings: TrainSettings | None = None,

@@ -130,7 +130,7 @@ def test_the_help_of_a_command_lists_every_setting(
 MISTAKES = {
     "": "the following arguments are required: COMMAND",
     "runn": "COMMAND must be one of demo, run, compare, report, sweep, reproduce, detect, data, "
-    "list; got 'runn'",
+    "serve, list; got 'runn'",
     "run --buffersize 5": "unknown flag --buffersize; did you mean --buffer-size?",
     "run --metod.alpha 5": "unknown flag --metod.alpha; did you mean --method.alpha?",
     "run --detector.lvel 5": "unknown flag --detector.lvel; did you mean --detector.level?",
@@ -204,6 +204,7 @@ def test_a_run_reports_its_progress_in_plain_lines_and_its_outcome_apart(
     assert not re.search(r"[\x00-\x09\x0b-\x1f]", outcome.err), "no control characters in a file"
 
 
+@pytest.mark.usefixtures("one_figure")
 @pytest.mark.parametrize(
     "command",
     [

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from run_tools import complaint, strict_json
+from scipy import stats
 
 from driftwise.datasets import from_arrays
 from driftwise.detect.feature_report import MAX_FEATURES, MAX_POINTS
@@ -102,6 +103,17 @@ def test_scaling_belongs_to_the_whole_reference_and_is_saved(tmp_path: Path) -> 
     assert "fit the detector to the reference again" in complaint(
         lambda: DriftDetector().load_state_dict(state)
     )
+
+
+def test_few_samples_of_many_features_raise_no_more_alarms_than_promised() -> None:
+    """A scale that fits the reference alone would be taken for drift in half of these checks."""
+    alarms = 0
+    for seed in range(60):
+        x, y = np.random.default_rng(seed).normal(size=(40, 50)), np.zeros(20, int)
+        detector = DriftDetector(detector="ks").fit((x[:20], y))
+        alarms += detector.check((x[20:], y)).drifted
+    # At the promised rate this fails once in ten thousand times.
+    assert alarms <= stats.binom.isf(1e-4, 60, 0.05)
 
 
 def test_names_are_saved_with_the_reference() -> None:

@@ -367,6 +367,7 @@ class Part(Vanilla):
 """
 
 
+@pytest.mark.usefixtures("one_figure")
 def test_a_sweep_with_an_edited_part_is_run_anew_and_one_without_edits_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

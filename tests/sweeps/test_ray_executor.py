@@ -27,9 +27,10 @@ from sweep_tools import Notes, is_dead, job_of, tiny_plan, undisturbed, until
 from driftwise.runs.saving import Terminated
 from driftwise.runs.store import CHECKPOINT, LOCK, is_busy
 from driftwise.sweeps import ray_executor
-from driftwise.sweeps.plan import FAILURES, RUNS
+from driftwise.sweeps.perform import Summary, carry_out
+from driftwise.sweeps.plan import FAILURES, RUNS, SHARED
 from driftwise.sweeps.ray_executor import OnRay
-from driftwise.sweeps.sweep import Summary, carry_out
+from driftwise.sweeps.shared import tree_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Ray's own, while it is imported
@@ -91,6 +92,17 @@ def test_a_cluster_that_nothing_fits_on_is_refused_and_stays(cluster: Any) -> No
     assert "no run fits" in complaint(lambda: OnRay(cluster.address, gpus_per_run=1))
     with OnRay(cluster.address, cpus_per_run=0.5) as engine:
         assert engine.slots == 2
+
+
+def test_runs_that_share_tasks_are_bit_equal_on_a_cluster(cluster: Any, tmp_path: Path) -> None:
+    plan = tiny_plan(axes={"adaptation": ["vanilla", "amr"]}, num_drifts=1)
+    plain = undisturbed(plan, tmp_path / "plain")
+    assert tree_of(plan.runs).num_tasks == (3, 4)
+    with OnRay(cluster.address) as engine:
+        assert carry_out(plan.runs, tmp_path / "out", engine, Notes()).done == 2
+    for run in plan.runs:
+        assert lasting(tmp_path / "out" / RUNS / run.id) == lasting(plain / RUNS / run.id)
+    assert list((tmp_path / "out" / SHARED).iterdir()) == []
 
 
 def test_a_signal_while_ray_works_ends_the_sweep_as_itself(
@@ -192,6 +204,7 @@ import json, os, pathlib, sys
 import ray  # before driftwise could limit it
 from driftwise.sweeps.job import Job
 from driftwise.sweeps.ray_executor import OnRay
+from driftwise.sweeps.shared import tree_of
 
 def descendants(pid):
     for child in map(int, pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):

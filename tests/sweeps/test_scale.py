@@ -167,3 +167,22 @@ def test_unknown_scales_and_benchmarks_are_refused() -> None:
         line = complaint(lambda: scale.apply(yearbook, published_on="fmnist-cd"))  # noqa: B023
         assert "what the buffers of fmnist-cd would be on yearbook-cd is not known" in line
         assert "scale" not in line
+
+
+def test_fewer_classes_keep_the_images_and_the_buffer_of_each() -> None:
+    tables = SCALES["tables"]
+    config = tables.apply(
+        RunConfig(benchmark="cifar100-cd", preset="published", buffer_size=500, detector="ks")
+    )
+    assert config.class_order == tuple(range(20))
+    assert (config.num_tasks, config.max_per_class) == (10, None)  # all 500 images of a class
+    assert config.buffer_size == 100  # five samples of each class, as published
+    assert (config.epochs, config.batch_size, config.minibatch_size) == (1, 10, 10)
+    tiny = tables.apply(
+        RunConfig(benchmark="tinyimagenet-cd", preset="published", buffer_size=5000)
+    )
+    assert (len(tiny.class_order or ()), tiny.buffer_size) == (40, 500)
+    assert "4,000 training images of 40 classes" in tables.note([tiny])
+    own = RunConfig(benchmark="cifar100-cd", batch_size=7, epochs=2, class_order=(3, 1, 2, 0))
+    kept = tables.apply(dataclasses.replace(own, num_tasks=2))
+    assert (kept.batch_size, kept.epochs, kept.class_order) == (7, 2, (3, 1, 2, 0))

@@ -6,6 +6,7 @@ import argparse
 import json
 import signal
 import subprocess
+import threading
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -59,15 +60,14 @@ def test_a_sweep_that_is_killed_again_and_again_ends_as_if_nothing_had_happened(
 ) -> None:
     out, file = tmp_path / "out", grid_file(tmp_path)
     first = plan_of().runs[0].id
-    stops = (("pool", signal.SIGKILL), ("in-process", signal.SIGKILL), ("pool", signal.SIGINT))
-    for engine, how in stops:
+    for how in (signal.SIGKILL, signal.SIGINT):
         (orders / "gate").touch()
         (orders / "at-gate").unlink(missing_ok=True)
-        words = ("sweep", file, "--out", out, "--engine", engine, "--workers", 1)
+        words = ("sweep", file, "--out", out, "--workers", 1)
         with start(*words, orders=orders) as parent:
             until((orders / "at-gate").exists)
             worker = int((out / RUNS / first / LOCK).read_text())
-            assert (worker == parent.pid) == (engine == "in-process")
+            assert worker != parent.pid
             parent.send_signal(how)
             _, errors = parent.communicate()
         until(partial(is_dead, worker), seconds=10)
@@ -78,22 +78,38 @@ def test_a_sweep_that_is_killed_again_and_again_ends_as_if_nothing_had_happened(
             assert "Traceback" not in errors
     (orders / "gate").unlink()
     assert command(["sweep", str(file), "--out", str(out), "--engine", "in-process"]) == 0
-    # One first task for each run; the second task of the first run was begun four times.
-    assert Counter(own_parts.tasks_begun()) == {0: 2, 2: 5}
+    # One first task for each run; the second task of the first run was begun three times.
+    assert Counter(own_parts.tasks_begun()) == {0: 2, 2: 4}
     plain = undisturbed(plan_of(), tmp_path / "plain")
     for run in plan_of().runs:
         assert lasting(out / RUNS / run.id) == lasting(plain / RUNS / run.id)
 
 
-def test_two_processes_share_the_work_of_one_folder(orders: Path, tmp_path: Path) -> None:
+def test_two_processes_share_the_work_of_one_folder(
+    orders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another process and this one; the first run is held until both are at work."""
     seeds = tuple(range(4))
     out, file = tmp_path / "out", grid_file(tmp_path, seeds=seeds)
     words = ("sweep", file, "--out", out, "--engine", "in-process")
-    both = [start(*words, orders=orders) for _ in range(2)]
-    for process in both:
-        printed, errors = process.communicate(timeout=240)
-        assert process.returncode == 0, errors
-        assert "4 of 4 runs done" in printed
+    first, second, *_ = (out / RUNS / run.id for run in plan_of(seeds=seeds).runs)
+    (orders / "gate").touch()
+
+    def open_the_gate() -> None:
+        until(partial(is_busy, second))
+        (orders / "gate").unlink()
+
+    with start(*words, orders=orders) as other:
+        until((orders / "at-gate").exists)
+        assert int((first / LOCK).read_text()) == other.pid
+        opening = threading.Thread(target=open_the_gate)
+        opening.start()
+        assert command([str(word) for word in words]) == 0
+        opening.join()
+        printed, errors = other.communicate(timeout=240)
+    assert other.returncode == 0, errors
+    assert "4 of 4 runs done" in printed
+    assert "4 of 4 runs done" in capsys.readouterr().out
     assert Counter(own_parts.tasks_begun()) == {0: 4, 2: 4}
     plain = undisturbed(plan_of(seeds=seeds), tmp_path / "plain")
     for run in plan_of(seeds=seeds).runs:

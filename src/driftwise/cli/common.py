@@ -63,3 +63,14 @@ def print_outcome(arguments: argparse.Namespace, outcome: Any, text: str) -> Non
     elif not arguments.quiet:
         encoding = sys.stdout.encoding or "utf-8"
         print(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def add_speed_flag(parser: argparse.ArgumentParser) -> None:
+    """Add `--speed`."""
+    parser.add_argument(
+        "--speed",
+        choices=("exact", "fast"),
+        default="exact",
+        help="fast: bf16, channels-last and threads as this machine does best; late digits differ "
+        "(default: exact)",
+    )

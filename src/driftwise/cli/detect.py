@@ -1,4 +1,4 @@
-"""`driftwise detect`: which classes of one set of images have drifted from another's."""
+"""`driftwise detect`: which classes of one data set have drifted from another's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import io
 import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ NO_DRIFT, DRIFT = 0, 3
 """Exit codes, so that the command can stand in a pipeline."""
 
 FILES = ("report.json", "drift.png", "index.html")
-"""What is written, the page last: once it is there, the rest is."""
+"""What is written, the page last: once it is there, the rest is. The image is of images only."""
 
 TILE = 96
 """Pixels that the longer side of an image takes on the page, roughly."""
@@ -48,7 +48,7 @@ def add_detect_command(commands: Any) -> None:
         commands,
         "detect",
         _detect,
-        "compare two sets of images, class by class: has a class drifted?",
+        "compare two data sets, class by class: has a class drifted?",
         epilog="Classes are matched by name. Exit codes: 0 no drift, 3 drift, 2 no answer: a"
         " mistake in the call or in the data, or no class that could be tested.",
     )
@@ -57,7 +57,8 @@ def add_detect_command(commands: Any) -> None:
             side,
             type=Path,
             metavar=side.upper(),
-            help=f"the images {what}: a folder class/*.jpg, or an .npz file",
+            help=f"the samples {what}: images in a folder class/*.jpg or an .npz file, or vectors in a"
+            " .csv, .parquet, .npz or .npy file",
         )
     detect.add_argument(
         "--detector",
@@ -70,8 +71,30 @@ def add_detect_command(commands: Any) -> None:
         default="auto",
         metavar="TEXT",
         help="what computes features: efficientnet (pip install 'driftwise[imagenet]'),"
-        " resnet18-imagenet, random (hardly sees the content of an image), or auto, the first of"
-        " these that is installed (default: auto)",
+        " resnet18-imagenet, random (hardly sees the content of an image), identity (vectors as they"
+        " are), or auto: identity for vectors, else the first of the others that is installed"
+        " (default: auto)",
+    )
+    detect.add_argument(
+        "--label", metavar="NAME", help="tables: the column of classes (default: label)"
+    )
+    detect.add_argument(
+        "--no-labels", action="store_true", help="compare all samples together, as one class"
+    )
+    detect.add_argument(
+        "--features",
+        type=_names,
+        metavar="A,B",
+        help="tables: the columns of features (default: all that have no other use)",
+    )
+    detect.add_argument(
+        "--leave-out", type=_names, metavar="A,B", help="tables: columns that are not used"
+    )
+    detect.add_argument(
+        "--scaling",
+        default="standard",
+        metavar="TEXT",
+        help="tables: standard, signed-log or none, fitted to the reference (default: standard)",
     )
     detect.add_argument(
         "--level",
@@ -85,7 +108,7 @@ def add_detect_command(commands: Any) -> None:
         type=int,
         default=500,
         metavar="N",
-        help="images of a class compared on either side, a random sample (default: 500)",
+        help="samples of a class compared on either side, drawn at random (default: 500)",
     )
     detect.add_argument(
         "--size", type=int, metavar="N", help="side that the images of folders are brought to"
@@ -111,6 +134,11 @@ def add_detect_command(commands: Any) -> None:
     add_output_flags(detect)
 
 
+def _names(text: str) -> list[str]:
+    """The type of a list of columns."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def _detect(arguments: argparse.Namespace) -> int:
     from driftwise.detect.standalone import DriftDetector
 
@@ -124,8 +152,11 @@ def _detect(arguments: argparse.Namespace) -> int:
         detector=arguments.detector,
         level=arguments.level,
         encoder=arguments.encoder,
+        scaling=arguments.scaling,
         max_samples=arguments.max_samples,
     )
+    if arguments.no_labels and arguments.label is not None:
+        raise UserError("give --label or --no-labels, not both")
     if arguments.self_check < 0:
         raise UserError(f"--self-check must be at least 0; got {arguments.self_check}")
     if arguments.out is not None:
@@ -133,17 +164,19 @@ def _detect(arguments: argparse.Namespace) -> int:
     with display(arguments) as shown:
         settings = _settings(arguments)
         reference, current = (
-            _load(path, settings, shown, skip_bad=arguments.skip_bad)
+            _load(path, settings, shown, arguments)
             for path in (arguments.reference, arguments.current)
         )
         _refuse_other_shapes(reference, current)
         detector.fit(
             _batches(reference, "encoding the reference", shown),
             class_names=reference.dataset.class_names,
+            feature_names=reference.dataset.feature_names,
         )
         outcome = detector.check(
             _batches(current, "encoding the current side, then comparing", shown),
             class_names=current.dataset.class_names,
+            feature_names=current.dataset.feature_names,
         ).as_dict()
         outcome["self_check"] = None
         if arguments.self_check:
@@ -169,7 +202,7 @@ class _Side:
     path: Path
     dataset: Dataset
     files: Sequence[Path] | None = None
-    """of each sample; None: the images do not come from files of their own"""
+    """of each sample; None: the samples do not come from files of their own"""
     left_out: Sequence[str] = ()
     """files that are no usable images"""
 
@@ -210,13 +243,22 @@ def _settings(arguments: argparse.Namespace) -> dict[str, int]:
     return settings
 
 
-def _load(path: Path, settings: Mapping[str, Any], shown: Display, *, skip_bad: bool) -> _Side:
-    from driftwise.datasets.own import kind_of, load_own
+def _load(
+    path: Path, settings: Mapping[str, Any], shown: Display, arguments: argparse.Namespace
+) -> _Side:
+    from driftwise.datasets.own import FOLDER, TABLE, kind_of, load_own
     from driftwise.datasets.readers.folders import list_folder
 
     path = path.expanduser().absolute()
-    if kind_of(path) != "a folder of images":
-        return _Side(path=path, dataset=load_own(path, progress=shown.progress, warn=shown.warn))
+    kind = kind_of(path)
+    columns = {name: getattr(arguments, name) for name in ("label", "features", "leave_out")}
+    given: dict[str, Any] = {name: value for name, value in columns.items() if value is not None}
+    if kind == TABLE and arguments.no_labels:
+        given["label"] = None
+    elif kind == TABLE:
+        _refuse_without_labels(path, arguments.label)
+    if kind == FOLDER:
+        given |= settings
     bad: list[Path] = []
 
     def leave_out(image: BadImage) -> None:
@@ -225,28 +267,61 @@ def _load(path: Path, settings: Mapping[str, Any], shown: Display, *, skip_bad: 
 
     dataset = load_own(
         path,
-        **settings,
-        on_bad=leave_out if skip_bad else None,
+        **given,
+        on_bad=leave_out if arguments.skip_bad and kind == FOLDER else None,
         progress=shown.progress,
         warn=shown.warn,
     )
-    files = list_folder(path, skip_empty=skip_bad).without(bad).files
+    if arguments.no_labels:
+        dataset = _of_one_class(dataset)
+    if kind != FOLDER:
+        return _Side(path=path, dataset=dataset)
+    files = list_folder(path, skip_empty=arguments.skip_bad).without(bad).files
     return _Side(path=path, dataset=dataset, files=files, left_out=list(map(str, bad)))
 
 
+def _refuse_without_labels(path: Path, label: str | None) -> None:
+    """The reader would refuse them too, but does not know the flags that help."""
+    from driftwise.datasets.readers.columns import open_table
+
+    names = open_table(path).names
+    if not {label} & {*names} and (label is not None or not {"label", "labels"} & {*names}):
+        listed = ", ".join(names[:20]) + (" ..." if len(names) > 20 else "")
+        raise UserError(
+            f"{path} has no column {label or 'label'!r} of classes; it has {listed}: choose one with"
+            " --label NAME, or compare all samples together with --no-labels"
+        )
+
+
+def _of_one_class(dataset: Dataset) -> Dataset:
+    import numpy as np
+
+    from driftwise.datasets.readers.tabular import EVERYTHING
+
+    labels = np.zeros(len(dataset.labels), dtype=np.int64)
+    return replace(dataset, labels=labels, class_names=(EVERYTHING,))
+
+
 def _batches(side: _Side, stage: str, shown: Display) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The images and labels of a side, a batch at a time, for the progress bar."""
+    """The samples and labels of a side, a batch at a time, for the progress bar."""
     images, labels = side.dataset.images, side.dataset.labels
-    for begin in range(0, len(labels), 64):
+    size = 64 if images.ndim == 4 else 4096
+    for begin in range(0, len(labels), size):
         shown.progress(stage, begin, len(labels))
-        yield images[begin : begin + 64], labels[begin : begin + 64]
+        yield images[begin : begin + size], labels[begin : begin + size]
     shown.progress(stage, len(labels), len(labels))
 
 
 def _refuse_other_shapes(reference: _Side, current: _Side) -> None:
     """The detector would refuse them too, but does not know the flags that help."""
     shapes = [side.dataset.images.shape[1:] for side in (reference, current)]
-    if shapes[0] == shapes[1]:
+    kinds = ["vectors" if len(shape) == 1 else "images" for shape in shapes]
+    if kinds[0] != kinds[1]:
+        raise UserError(
+            f"the reference holds {kinds[0]} ({reference.path}), the current side {kinds[1]}"
+            f" ({current.path}); give two of one kind"
+        )
+    if shapes[0] == shapes[1] or kinds[0] == "vectors":
         return
     texts = [
         f"{height} x {width} in {'grey' if channels == 1 else 'colour'}"
@@ -271,7 +346,7 @@ def _refuse_untested(outcome: Mapping[str, Any]) -> None:
         f"{each['name']}: {each['reason']}" for each in classes if each["verdict"] == "not testable"
     ]
     why = reasons[0] if reasons else "the two sides have no class name in common"
-    raise UserError(f"no class could be tested ({why}); give more images, or check the folders")
+    raise UserError(f"no class could be tested ({why}); give more samples, or check the paths")
 
 
 # --- output -------------------------------------------------------------------------------------
@@ -281,7 +356,7 @@ def _write(out: Path, outcome: dict[str, Any], reference: _Side, current: _Side)
     """The files of a report, all of them or none."""
     from driftwise.report.drift_page import Examples, build_drift_page
 
-    shown = _shown(outcome["classes"])
+    shown = _shown(outcome["classes"]) if reference.dataset.images.ndim == 4 else []
     examples = [
         Examples(
             name=each["name"],
@@ -372,6 +447,7 @@ def _folder_or_nothing(out: Path) -> Iterator[None]:
 
 def _print(arguments: argparse.Namespace, outcome: Mapping[str, Any]) -> None:
     from driftwise.report import drift_page as page
+    from driftwise.report.vectors import feature_table
 
     if arguments.json:
         print(json.dumps(outcome, indent=1, allow_nan=False))
@@ -379,6 +455,10 @@ def _print(arguments: argparse.Namespace, outcome: Mapping[str, Any]) -> None:
     if arguments.quiet:
         return
     print(page.drift_table(outcome).text())
+    if (features := feature_table(outcome["features"])) is not None:
+        print(f"\n{page.features_title(outcome)}")
+        print(features.text())
+        print()
     for line in page.remarks(outcome):
         print(line)
     if any(each["auc"] is not None and each["auc"] < 0.495 for each in outcome["classes"]):

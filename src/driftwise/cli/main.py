@@ -16,6 +16,7 @@ import driftwise
 from driftwise.cli.common import (
     add_command,
     add_output_flags,
+    add_speed_flag,
     display,
     folder,
     print_outcome,
@@ -23,11 +24,12 @@ from driftwise.cli.common import (
 )
 from driftwise.cli.data import add_data_command
 from driftwise.cli.detect import add_detect_command
+from driftwise.cli.serve import add_serve_command
 from driftwise.cli.sweep import add_sweep_commands
 from driftwise.config import registry
+from driftwise.config.config_files import from_mapping, read_config_file, split_parts, unfold_data
 from driftwise.config.custom import CustomPart, in_one_line, place_of
 from driftwise.config.fields import fields_of
-from driftwise.config.files import from_mapping, read_config_file, split_parts, unfold_data
 from driftwise.config.flags import OneLineParser, add_flags, as_flags, coerce, split_part_options
 from driftwise.config.schema import PARTS, RunConfig, Settings, changed
 from driftwise.errors import RunFailure, UserError
@@ -191,6 +193,7 @@ def parser() -> OneLineParser:
             metavar="FILE",
             help="settings from a YAML or JSON file, e.g. the config.json of another run",
         )
+        add_speed_flag(each)
         each.add_argument("--out", **out)
         each.add_argument(
             "--resume",
@@ -239,6 +242,7 @@ def parser() -> OneLineParser:
     add_sweep_commands(commands)
     add_detect_command(commands)
     add_data_command(commands)
+    add_serve_command(commands)
 
     listing = add_command(commands, "list", _list, "every component and its options, by kind")
     listing.add_argument("--json", action="store_true", help="as JSON")
@@ -459,7 +463,12 @@ def _config(arguments: argparse.Namespace) -> RunConfig:
     """The config that the file and the flags describe together."""
     values, options = _given(arguments)
     config = RunConfig(**values)
-    return changed(config, options=_options(arguments, config, options))
+    config = changed(config, options=_options(arguments, config, options))
+    if arguments.speed == "exact":
+        return config
+    from driftwise.config.speed import fast
+
+    return fast(config, given=values)
 
 
 def _options(

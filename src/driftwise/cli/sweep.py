@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from driftwise.cli.common import (
     add_command,
     add_output_flags,
+    add_speed_flag,
     display,
     print_outcome,
     refuse_part_options,
@@ -28,7 +30,7 @@ AT_HAND = "digits-cd"
 """needs no download"""
 ENGINES = ("pool", "in-process", "ray")
 SCALE = "small"
-SEEDS = {"smoke": 1, "small": 3, "paper": 3}
+SEEDS = {"smoke": 1, "tables": 1, "small": 3, "paper": 3}
 """the default number"""
 THEORY_SEEDS = 5
 SIZES = (
@@ -75,7 +77,7 @@ def add_sweep_commands(commands: Any) -> None:
     reproduce.add_argument("--benchmark", metavar="NAME", help="run it on other data")
     reproduce.add_argument("--data", metavar="FOLDER", help="where the data is")
     reproduce.add_argument(
-        "--seeds", type=int, metavar="N", help="seeds from 0 on (default: 3; smoke: 1)"
+        "--seeds", type=int, metavar="N", help="seeds from 0 on (default: 3; smoke and tables: 1)"
     )
     reproduce.add_argument(
         "--set",
@@ -84,6 +86,13 @@ def add_sweep_commands(commands: Any) -> None:
         metavar="KEY=VALUE",
         dest="settings",
         help="change a setting of all runs; give such a sweep its own --name",
+    )
+    reproduce.add_argument(
+        "--beside",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE,...",
+        help="further runs beside the paper's, e.g. adaptation=amr-plus or method=mine:LwF",
     )
     reproduce.add_argument("--name", metavar="TEXT", dest="sweep_name", help="name of the sweep")
     reproduce.add_argument(
@@ -107,6 +116,7 @@ def add_sweep_commands(commands: Any) -> None:
             default="pool",
             help="what carries out runs (default: pool)",
         )
+        add_speed_flag(each)
         each.add_argument(
             "--workers", type=int, metavar="N", help="runs at a time (default: cores / threads)"
         )
@@ -130,6 +140,12 @@ def add_sweep_commands(commands: Any) -> None:
             help="further attempts at a run that failed (default: 1)",
         )
         each.add_argument(
+            "--hours",
+            type=float,
+            metavar="X",
+            help="end after so long: complete groups first, the same command goes on",
+        )
+        each.add_argument(
             "--overwrite", action="store_true", help="replace a plan of this name; runs stay"
         )
         each.add_argument("--dry-run", action="store_true", help="list the runs and stop")
@@ -144,7 +160,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
     refuse_part_options(arguments)
     asked = read_grid_file(arguments.file)
     scale = None if asked.scale is None else scale_named(asked.scale)
-    plan = make_plan(asked.name, asked.grid, scale=scale)
+    plan = make_plan(asked.name, asked.grid, scale=scale, fast=arguments.speed == "fast")
     return _carry_out(arguments, plan, arguments.out or Path("runs") / plan.name)
 
 
@@ -165,13 +181,16 @@ def _reproduce(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -
     extra = _settings(arguments)
     benchmark = arguments.benchmark
     other = benchmark is not None and benchmark not in target.benchmarks
+    fast = "fast" if arguments.speed == "fast" else None
     plan = make_plan(
-        arguments.sweep_name or "-".join(filter(None, [arguments.name, scale.name, benchmark])),
-        target.grid(seeds, benchmark, extra),
+        arguments.sweep_name
+        or "-".join(filter(None, [arguments.name, scale.name, benchmark, fast])),
+        target.grid(seeds, benchmark, extra, _beside(arguments)),
         scale=scale,
         reproduces=arguments.name,
         published_on=target.benchmarks[0] if other else None,
         changed={key: value for key, value in extra.items() if key != "data"},
+        fast=fast is not None,
     )
     return _carry_out(arguments, plan, arguments.out)
 
@@ -191,21 +210,40 @@ def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
     return given
 
 
+def _beside(arguments: argparse.Namespace) -> dict[str, list[str]]:
+    beside: defaultdict[str, list[str]] = defaultdict(list)
+    for text in arguments.beside:
+        key, equals, values = text.partition("=")
+        if not equals or not values:
+            raise UserError(f"--beside takes KEY=VALUE,...; got {text!r}")
+        beside[key.replace("-", "_")] += values.split(",")
+    return beside
+
+
 def _carry_out(arguments: argparse.Namespace, plan: Plan, out: Path) -> int:
     """Run what is missing, then draw everything from what is there."""
     from rich.console import Console
 
     from driftwise.reproduce.draw import draw
     from driftwise.runs.store import is_finished
-    from driftwise.sweeps.display import Overview
+    from driftwise.sweeps.budget import Budget
+    from driftwise.sweeps.perform import carry_out
     from driftwise.sweeps.plan import RUNS, chosen, write_plan
-    from driftwise.sweeps.sweep import carry_out
+    from driftwise.sweeps.progress import Overview
+    from driftwise.sweeps.shared import tree_of
 
     if arguments.retries < 0:
         raise UserError(f"--retries must be at least 0; got {arguments.retries}")
+    if arguments.hours is not None and not arguments.hours > 0:
+        raise UserError(f"--hours must be above 0; got {arguments.hours}")
     runs = chosen(plan, arguments.only)
     if arguments.dry_run:
         print("\n".join(run.id for run in runs))
+        ours, separate = tree_of(runs).num_tasks
+        print(
+            f"{len(runs)} runs, {ours} tasks instead of {separate} as what runs share is run once",
+            file=sys.stderr,
+        )
         return 0
     waiting = [run for run in runs if not is_finished(out / RUNS / run.id)]
     warnings = _load_data(waiting, plan)
@@ -219,7 +257,11 @@ def _carry_out(arguments: argparse.Namespace, plan: Plan, out: Path) -> int:
         for line in warnings:
             overview.log(f"warning: {line}")
         with _engine(arguments, runs, overview.progress) as engine:
-            summary = carry_out(runs, out, engine, overview, retries=arguments.retries)
+            budget = None if arguments.hours is None else Budget(3600 * arguments.hours)
+            how: dict[str, Any] = {"retries": arguments.retries, "budget": budget}
+            summary = carry_out(runs, out, engine, overview, **how)
+        if summary.left:
+            overview.log(f"time is up: {summary.left} runs are left; the same command goes on")
         overview.log("drawing")
         drawn = draw(file, overview.warn)
     outcome = {"total": summary.total, "done": summary.done, "failed": dict(summary.failed)}

@@ -90,7 +90,7 @@ def assemble(
         encoder=registry.find("encoder", settled(config.encoder)).factory(),
         reference=settled(config.reference),
         fingerprint_size=config.fingerprint_size,
-        monitor_labels=config.monitor_labels,
+        monitor_labels=settled(config.monitor_labels),
         min_harm=config.min_harm,
         only_just_drifted=config.checked == "just-drifted",
         label_budget=config.label_budget,
@@ -122,7 +122,7 @@ def untestable_warning(config: RunConfig, dataset: Dataset) -> str:
     blind = DetectorContext(
         encoder=lambda: LearnerEncoder(context),
         drifting=stream.schedule.drifting,
-        labels=config.monitor_labels,
+        labels=settled(config.monitor_labels),
     )
     method = registry.find("method", config.method).factory()
     return untestable_checks(

@@ -31,8 +31,8 @@ from types import ModuleType
 from typing import Any
 
 import driftwise
+from driftwise.config.config_files import from_mapping
 from driftwise.config.fields import is_supported, without_none
-from driftwise.config.files import from_mapping
 from driftwise.errors import RunFailure, UserError
 
 METHODS: Mapping[str, tuple[str, tuple[str, ...]]] = {

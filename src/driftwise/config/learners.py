@@ -29,7 +29,7 @@ from driftwise.learner import (
     cosine_rate,
     step_rate,
 )
-from driftwise.memory import ReplayBuffer, ReplicatedBuffer, ShardedBuffer
+from driftwise.memory import AnyBuffer, ReplayBuffer, ReplicatedBuffer, ShardedBuffer
 from driftwise.methods import AnalyticMethod
 from driftwise.models.head import find_head
 from driftwise.models.inputs import Prepared, input_shape_of, to_input
@@ -75,7 +75,7 @@ def make_learner(
         return _analytic(config, method, image_shape, network, scaling)
     input_shape = input_shape_of(image_shape) if dtype == torch.uint8 else image_shape
     policy = registry.find("buffer_policy", settled(config.buffer_policy)).factory()()
-    buffer_type: type[ReplayBuffer | ReplicatedBuffer | ShardedBuffer] = ReplayBuffer
+    buffer_type: type[AnyBuffer] = ReplayBuffer
     if Group().size > 1:
         buffer_type = ReplicatedBuffer if config.buffer_layout == "replicated" else ShardedBuffer
     learner = Learner(

@@ -75,8 +75,8 @@ class Settings:
     """samples that a fingerprint keeps of each class"""
     monitor: Literal["holdout", "test"] | None = None
     """which samples a detector monitors: by default held-out ones; or, as published, the test set"""
-    monitor_labels: Literal["given", "predicted", "unknown"] = "given"
-    """what is known of monitored samples: their classes, which are recorded as labels; predicted
+    monitor_labels: Literal["given", "predicted", "unknown"] | None = None
+    """what is known of monitored samples: by default their classes, which are recorded as labels; predicted
     classes; or nothing, so that all classes are checked and adapted to as one, and a changed mix of
     classes counts as drift"""
     checked: Literal["all-known", "just-drifted"] | None = None
@@ -221,7 +221,7 @@ class RunConfig(Settings):
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """options of components, by kind: {"detector": {"level": 0.01}}"""
     events: tuple[Mapping[str, Any], ...] = ()
-    """drift events written out one by one, instead of being placed by rule (streams/events.py)"""
+    """drift events written out one by one, instead of being placed by rule (streams/drift_events.py)"""
     data_identity: str | None = None
     """digest of the data that the run was made with; other data are refused"""
     code_identity: str | None = None

@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -26,10 +25,10 @@ from driftwise.detect.drift_report import ClassReport, DriftReport, SelfCheck
 from driftwise.detect.feature_report import with_features
 from driftwise.detect.incoming import Data, Incoming, opened, size_in_words
 from driftwise.detect.two_sample import Comparison, all_three, by_c2st, by_mmd, ks_on, merging
-from driftwise.encoders.base import Encoder, EncoderContext
+from driftwise.encoders.base import Encoder, EncoderContext, no_learner
 from driftwise.encoders.encoding_cache import keys_of
 from driftwise.encoders.imagenet_weights import best_encoder
-from driftwise.encoders.own_network import OwnEncoder
+from driftwise.encoders.loading import load, maker_of
 from driftwise.errors import UserError, unknown_name
 from driftwise.scaling import Scaling, ScalingKind
 from driftwise.stats.c2st import areas_under_curve, held_out_scores
@@ -67,19 +66,28 @@ class _Fitted:
     scaling: Scaling | None
     """of vectors, whose samples are kept as they came; None: images, which are kept encoded"""
     feature_names: tuple[str, ...]
+    scaled_together: bool
+    """whether both sides of a comparison are scaled by what they have in common, class by class. A scale
+    fitted to the reference alone fits it better than other samples of the same distribution: at 40
+    samples of 20 features that is found as drift in 9 % of checks instead of 5 %. An encoder of
+    the user's needs a scale that stays."""
 
-    def encoded(self, sample: DistinctSample) -> Encoding:
-        """The encoding of a sample's images or vectors."""
+    def encoded(self, *samples: DistinctSample) -> list[Encoding]:
+        """The encodings of what is compared: images as kept, vectors after scaling."""
         if self.scaling is None:
-            return sample.encoding
-        return self.encoder.encode(self.scaling(sample.encoding.features))
+            return [sample.encoding for sample in samples]
+        vectors = [sample.encoding.features for sample in samples]
+        scaling = self.scaling
+        if self.scaled_together:
+            scaling = Scaling(scaling.kind, limit=scaling.limit).fit(torch.cat(vectors))
+        return [self.encoder.encode(scaling(each)) for each in vectors]
 
 
 class DriftDetector:
     """Compares samples with those it was fitted to, class by class; classes go by their names.
 
-    Samples are images or feature vectors. The features of vectors are brought to one scale, fitted to
-    the reference and saved with it, and matched by name where both sides have names.
+    Samples are images or feature vectors. The features of vectors are brought to one scale, and matched
+    by name where both sides have names.
     """
 
     def __init__(
@@ -104,7 +112,10 @@ class DriftDetector:
                 `resnet18-imagenet` and `random`, and for vectors `identity`; one of these names; a
                 torch module or function from float images (samples, channels, height, width) in
                 [0, 1], or from scaled vectors, to (samples, d); or any fixed `Encoder`.
-            scaling: of vectors: standard, signed-log or none (`driftwise.scaling.Scaling`).
+            scaling: of vectors: standard, signed-log or none (`driftwise.scaling.Scaling`). A torch
+                module, a function or an `Encoder` gets vectors in the scale of the reference; tests
+                on `identity` and `random` scale the two sides of a class by both together, as the
+                promised level needs.
             max_samples: different images of a class that are kept on either side, at most, a
                 uniform sample, as encodings; copies of an image, pixel by pixel, count once. Of
                 vectors, any that many, as they came: equal ones are no copies where features are
@@ -119,6 +130,11 @@ class DriftDetector:
         self._detector = detector
         self._options = options
         self._make_encoder = _encoder_maker(encoder)
+        self._scaled_together = isinstance(encoder, str) and encoder in (
+            "auto",
+            "identity",
+            "random",
+        )
         self._scaling = Scaling(scaling).kind  # refused at once if there is no such scaling
         self._max_samples = max_samples
         self._seed = seed
@@ -144,7 +160,9 @@ class DriftDetector:
         if is_vectors:
             kept = [sample.encoding.features for sample in samples.values()]
             scaling = Scaling(self._scaling).fit(torch.cat(kept))
-        self._fitted = _Fitted(came.image_shape, encoder, samples, scaling, came.feature_names)
+        self._fitted = _Fitted(
+            came.image_shape, encoder, samples, scaling, came.feature_names, self._scaled_together
+        )
         return self
 
     def check(
@@ -203,7 +221,7 @@ class DriftDetector:
                 f"max_samples of a self-check must be at least {self._options.min_rows}; got"
                 f" {max_samples}"
             )
-        kept = [fitted.encoded(sample) for sample in fitted.samples.values()]
+        kept = [fitted.encoded(sample)[0] for sample in fitted.samples.values()]
         least = 2 * self._options.min_rows
         testable = {place: each for place, each in enumerate(kept) if len(each) >= least}
         # As fine as the correction needs, and no finer.
@@ -264,7 +282,7 @@ class DriftDetector:
             )
         samples = {name: DistinctSample.restored(kept) for name, kept in state["classes"].items()}
         names = tuple(state.get("feature_names", ()))
-        self._fitted = _Fitted(image_shape, encoder, samples, scaling, names)
+        self._fitted = _Fitted(image_shape, encoder, samples, scaling, names, self._scaled_together)
 
     def _fit_result(self) -> _Fitted:
         if self._fitted is None:
@@ -328,8 +346,8 @@ class DriftDetector:
         """One report per class of either side, in the order of names, numbers by their size."""
         kept = fitted.samples
         names = sorted({*kept, *now}, key=_by_number)
-        sides = {
-            place: (fitted.encoded(kept[name]), fitted.encoded(now[name]))
+        sides: dict[int, Any] = {
+            place: tuple(fitted.encoded(kept[name], now[name]))
             for place, name in enumerate(names)
             if name in kept and name in now
         }
@@ -405,31 +423,14 @@ class DriftDetector:
 
 def _encoder_maker(encoder: Any) -> Callable[[EncoderContext], Encoder]:
     """Makes the encoder that was asked for; that it can is tried at once, before work goes in."""
+    if encoder == "auto":
+        return best_encoder
     if isinstance(encoder, str):
-        # By name: where weights lie is known where experiments are put together.
-        maker: Callable[[EncoderContext], Encoder]
-        if encoder == "auto":
-            maker = best_encoder
-        else:
-            maker = importlib.import_module("driftwise.config.registry").encoder_maker(encoder)
-            shape = (32,) if encoder == "identity" else (32, 32, 3)
-            maker(EncoderContext(learner=no_learner, image_shape=shape, seed=0))
+        maker = maker_of(encoder)
+        shape = (32,) if encoder == "identity" else (32, 32, 3)
+        maker(EncoderContext(learner=no_learner, image_shape=shape, seed=0))
         return maker
-    made: Encoder
-    if isinstance(encoder, nn.Module) or (callable(encoder) and not hasattr(encoder, "encode")):
-        made = OwnEncoder(encoder)
-    elif all(hasattr(encoder, name) for name in ("encode", "fixed", "name")):
-        made = encoder
-    else:
-        raise UserError(
-            "encoder must be a name (auto, efficientnet, resnet18-imagenet, random), a torch module"
-            f" or a function; got {encoder!r:.200}"
-        )
-    if not made.fixed:
-        raise UserError(
-            f"the encoder {made.name} learns, so that its encodings of the reference expire;"
-            " give a fixed one"
-        )
+    made = load(encoder)
     return lambda _: made
 
 
@@ -451,8 +452,3 @@ def _by_number(name: str) -> tuple[bool, int, str]:
 def _raw(vectors: Tensor) -> Encoding:
     """Vectors as they came, which are encoded when they are compared."""
     return Encoding(logits=vectors[:, :0], features=vectors)
-
-
-def no_learner(images: Tensor) -> Encoding:
-    """Stands in for the learner that a fixed encoder does not use."""
-    raise AssertionError(f"a fixed encoder has no learner to encode {len(images)} samples")

@@ -17,7 +17,7 @@ from driftwise.config.schema import RunConfig
 from driftwise.errors import Diverged
 from driftwise.live.components import build_handlers, build_learner, monitor_of
 from driftwise.live.concurrency import yield_to_predictions
-from driftwise.live.inputs import ENOUGH, UNKNOWN, InputStatistics
+from driftwise.live.input_reader import ENOUGH, UNKNOWN, InputStatistics
 from driftwise.live.labels import MIN_FRESH, Answer, LabelRequester, LiveLabels, apply_answer
 from driftwise.live.settings import LiveSettings
 from driftwise.live.window import MonitoredSamples, Window, with_labels

@@ -1,6 +1,7 @@
 """How good a run was and what it cost: scores, matrix summaries, detection quality, the ledger."""
 
 from driftwise.metrics.detection import DetectionQuality, detection_quality
+from driftwise.metrics.evaluation import Calibration, Scores, confusion_matrix, score
 from driftwise.metrics.flops import FlopMeter, FlopsPerSample, per_sample
 from driftwise.metrics.ledger import LABEL_KINDS, PHASES, Ledger
 from driftwise.metrics.matrix import (
@@ -13,7 +14,6 @@ from driftwise.metrics.matrix import (
     forgetting_since,
     recoveries,
 )
-from driftwise.metrics.scores import Calibration, Scores, confusion_matrix, score
 
 __all__ = [
     "LABEL_KINDS",

@@ -8,8 +8,9 @@ from typing import Any
 
 from driftwise.report.cells import MOST_NAMED
 from driftwise.report.markup import data_uri, render
-from driftwise.report.run import clean, few
+from driftwise.report.saved_run import clean, few
 from driftwise.report.table import Head, Item, Table
+from driftwise.report.vectors import axes_words, drawing, feature_table
 from driftwise.report.words import plural, share_interval
 
 HEADS = (
@@ -26,7 +27,7 @@ HEADS = (
     Head(
         title="AUC",
         meaning="Effect size: how often a linear classifier that was trained on neither ranks a"
-        " current image above a reference image; at 0.5 or less it cannot distinguish the two"
+        " current sample above a reference sample; at 0.5 or less it cannot distinguish the two"
         " sides, at 1 it always does.",
     ),
     Head(
@@ -36,16 +37,21 @@ HEADS = (
     ),
     Head(
         title="fraction drifted",
-        meaning="Of a drifted class, the estimated fraction of current images that have drifted,"
+        meaning="Of a drifted class, the estimated fraction of current samples that have drifted,"
         " with its standard error; where the drift is weak, it is too small.",
     ),
     Head(
         title="reference",
-        meaning="Images on the reference side: how many are compared, of how many in all. Copies of"
-        " an image count once, and of very many images a random sample is taken.",
+        meaning="Samples on the reference side: how many are compared, of how many in all. Copies of"
+        " an image count once, and of very many samples some are drawn at random.",
     ),
-    Head(title="current", meaning="Images on the current side, likewise."),
+    Head(title="current", meaning="Samples on the current side, likewise."),
 )
+CHANGED = Head(
+    title="features changed",
+    meaning="Features whose change alone is significant, and the ones that changed most.",
+)
+"""stands in place of the KS gap where samples are vectors"""
 
 Example = tuple[str, bytes]
 """The name of an image, and the image as PNG."""
@@ -120,6 +126,17 @@ def encoder_line(report: Mapping[str, Any]) -> str:
     return f"encoder: {report['encoder']}" + (f" ({limits})" if limits else "")
 
 
+def is_vectors(report: Mapping[str, Any]) -> bool:
+    """Whether feature vectors were compared, not images."""
+    return report.get("scaling") is not None
+
+
+def features_title(report: Mapping[str, Any]) -> str:
+    """What the table of features is about."""
+    over = "the drifted classes" if report["drifted"] else "all tested classes; none has drifted"
+    return f"features that changed most (mean over {over})"
+
+
 def remarks(report: Mapping[str, Any]) -> list[str]:
     """What the numbers do not show, each in one line."""
     classes = report["classes"]
@@ -128,12 +145,15 @@ def remarks(report: Mapping[str, Any]) -> list[str]:
         for each in classes
         if each["reason"] is not None
     ]
+    if others := report.get("not_compared"):
+        lines.append(f"features that only the current side has, not compared: {_named(others)}")
     for side in ("reference", "current"):
         if copies := _counted(classes, f"num_copies_{side}"):
             lines.append(f"copies of compared {side} images, which count once: {copies}")
     if shared := _counted(classes, "num_shared"):
+        what = "samples" if is_vectors(report) else "images"
         lines.append(
-            "compared reference images that are on the current side too, which makes drift seem"
+            f"compared reference {what} that are on the current side too, which makes drift seem"
             f" smaller: {shared}"
         )
     return [clean(line) for line in lines]
@@ -165,7 +185,8 @@ def measured_false_alarms(report: Mapping[str, Any]) -> str:
     if report["correction"] in ("holm", "bonferroni"):
         measured += f"; promised: at most {100 * report['level']:g}%"
     fewest, most = found["half_rows"]
-    images = f"{most} images" if fewest == most else f"{fewest} to {most} images"
+    noun = "samples" if is_vectors(report) else "images"
+    images = f"{most} {noun}" if fewest == most else f"{fewest} to {most} {noun}"
     classes = "1 class" if found["num_classes"] == 1 else f"{found['num_classes']} classes"
     return (
         "self-check: the reference cut at random into two halves and compared,"
@@ -177,20 +198,22 @@ def measured_false_alarms(report: Mapping[str, Any]) -> str:
 
 def drift_table(report: Mapping[str, Any]) -> Table:
     """One row per class."""
+    vectors = is_vectors(report)
+    heads = [CHANGED if vectors and head.title == "KS gap" else head for head in HEADS]
     rows = [
         [
             Item(name := clean(each["name"]), name),
             Item(verdict := each["verdict"], verdict, verdict if verdict == "drifted" else ""),
             Item(_number(each["p_value"], ".2g")),
             Item(_number(each["auc"], ".2f")),
-            Item(_number(each["ks_gap"], ".2f")),
+            Item(text := _changed(each), text) if vectors else Item(_number(each["ks_gap"], ".2f")),
             Item(_fraction(each)),
             Item(_count(each["num_kept_reference"], each["num_reference"])),
             Item(_count(each["num_kept_current"], each["num_current"])),
         ]
         for each in report["classes"]
     ]
-    return Table(heads=HEADS, rows=rows)
+    return Table(heads=heads, rows=rows)
 
 
 def build_drift_page(report: Mapping[str, Any], examples: Sequence[Examples]) -> str:
@@ -211,7 +234,29 @@ def build_drift_page(report: Mapping[str, Any], examples: Sequence[Examples]) ->
             }
             for each in examples
         ],
+        features=feature_table(report["features"]),
+        features_title=_capital(features_title(report)),
+        axes="" if report["axes"] is None else axes_words(report["axes"]),
+        views=[
+            {
+                "name": each["name"],
+                "about": f"{each['verdict']}; features changed: {_changed(each)}",
+                "drawing": drawing(each["view"]),
+            }
+            for each in report["classes"]
+            if each["view"] is not None
+        ],
     )
+
+
+def _changed(each: Mapping[str, Any]) -> str:
+    """How many features of a class changed, and which most."""
+    count = each.get("num_features_changed")
+    if count is None:
+        return ""
+    names = [clean(feature["name"]) for feature in each["features"][: min(count, 3)]]
+    more = f": {', '.join(names)}{' …' if count > 3 else ''}" if names else ""
+    return f"{count}{more}"
 
 
 def _promise(report: Mapping[str, Any]) -> str:
@@ -226,6 +271,8 @@ def _promise(report: Mapping[str, Any]) -> str:
         f"Here: {rule(report)}.",
         f"{_capital(encoder_line(report))}.",
     ]
+    if is_vectors(report):
+        sentences.append(f"Scaling {report['scaling']}, fitted to the reference.")
     if report.get("self_check") is not None:
         sentences.append(_capital(measured_false_alarms(report)))
     return " ".join(sentences)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from driftwise.config.registry import CATALOGUE
+from driftwise.errors import unknown_name
 from driftwise.sweeps.grid import Grid, Value
 
 METHODS = ("er", "er-ace", "der++", "ser", "cls-er")
@@ -48,14 +49,30 @@ class Target:
         seeds: Sequence[int],
         benchmark: str | None = None,
         settings: Mapping[str, Any] | None = None,
+        beside: Mapping[str, Sequence[Value]] | None = None,
     ) -> Grid:
-        """Its runs, on another benchmark or with other settings if they are named."""
+        """Its runs, on another benchmark or with other settings if they are named.
+
+        `beside`: further values of axes, such as a method of one's own.
+        """
         usual = tuple(name for name in self.benchmarks if name not in self.if_named)
         benchmarks = usual if benchmark is None else (benchmark,)
         axes = {"benchmark": benchmarks, **self.axes(), "seed": tuple(seeds)}
+        added = {name: tuple(values) for name, values in (beside or {}).items()}
+        for name in added:
+            if name not in self.axes():
+                raise unknown_name("setting that varies here", name, self.axes())
+        axes |= {name: (*axes[name], *values) for name, values in added.items()}
+        without = [
+            {
+                name: (*values, *(added.get(name, ()) if name == "adaptation" else ()))
+                for name, values in rule.items()
+            }
+            for rule in self.without
+        ]
         detection = {key: value for key, value in DETECTION.items() if key not in axes}
         base = {"preset": "published", **detection, **self.base, **(settings or {})}
-        return Grid(axes=axes, base=base, without=self.without)
+        return Grid(axes=axes, base=base, without=without)
 
 
 def _table(number: int, benchmark: str, drifts: tuple[int, int]) -> Target:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from driftwise.errors import RunFailure
+from driftwise.errors import RunFailure, UserError
 from driftwise.files import JSON, open_regular, own_file, size, sync, writing
 
 Seal = dict[str, Any]
@@ -117,6 +117,13 @@ class Journal:
         if digest.digest() != self._digest.digest():
             raise RunFailure(f"{self.path} was changed by somebody else while the run was going on")
         return lines
+
+    def sealed_lines(self, seal: Seal) -> list[Any]:
+        """The lines that were sealed; UserError if they are not as they were written."""
+        if not self.fits(seal):
+            raise UserError(f"{self.path} is damaged: its lines are not as they were written")
+        with open_regular(self.path) as file:
+            return [json.loads(line) for line in file.read(seal["bytes"]).splitlines()]
 
     def _take_up(self) -> None:
         if self._digest is None:

@@ -4,59 +4,102 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
+from driftwise.analytic_learner import UNSEEN
 from driftwise.array_checks import refuse_odd
 from driftwise.config import registry
+from driftwise.config.config_files import from_mapping
 from driftwise.config.custom import is_import_path
-from driftwise.config.files import from_mapping
 from driftwise.config.learners import make_learner
 from driftwise.config.schema import RunConfig
 from driftwise.errors import UserError, warn_caller
 from driftwise.learner import Learner
 from driftwise.runs.checkpoint import errors_named_after
 from driftwise.runs.store import CONFIG, read_checkpoint, read_config
+from driftwise.scaling import Scaling
+from driftwise.streams.stream import MakesFeatures
 
 
 class Predictor:
-    """The network of a run as its last complete task left it."""
+    """The learner of a run as its last complete task left it.
+
+    Samples are what the run's data set held: its frozen encoder and its scaling are applied here.
+    """
 
     def __init__(
-        self, learner: Learner, class_names: tuple[str, ...], image_shape: tuple[int, ...]
+        self,
+        learner: Learner,
+        class_names: tuple[str, ...],
+        image_shape: tuple[int, ...],
+        *,
+        encoder: MakesFeatures | None = None,
+        scaling: Scaling | None = None,
     ) -> None:
+        """`image_shape`: of a sample as it is given; () for texts."""
         self.class_names = class_names
         self.image_shape = image_shape
+        self.encoder = encoder
+        self.scaling = scaling
         self._learner = learner
 
     @property
     def network(self) -> nn.Module:
-        """The network that predicts, in evaluation mode."""
+        """The network that predicts, in evaluation mode; UserError where there is none."""
+        if not self._learner.networks:
+            method = type(self._learner.method).__name__
+            raise UserError(f"{method} predicts from class statistics and has no network")
         return self._learner.method.predictor(self._learner.network).eval()
 
-    def logits(self, images: np.ndarray | Tensor) -> Tensor:
-        """uint8 (samples, height, width, channels) -> (samples, classes)."""
+    def logits(self, images: np.ndarray | Tensor | Sequence[str]) -> Tensor:
+        """Images, vectors or texts as in the run's data -> (samples, classes).
+
+        uint8 (samples, height, width, channels), numbers (samples, features), or texts.
+        """
         refuse_odd(images, "images")
         samples = images if isinstance(images, Tensor) else np.asarray(images)
-        dtype = str(samples.dtype).removeprefix("torch.")
-        if dtype != "uint8" or tuple(samples.shape[1:]) != self.image_shape:
-            raise ValueError(
-                f"expected uint8 images of shape (samples, {', '.join(map(str, self.image_shape))});"
-                f" got {dtype} {tuple(samples.shape)}"
-            )
-        if isinstance(samples, np.ndarray):  # torch takes no read-only and no mirrored arrays
+        self._refuse_other(samples)
+        if isinstance(samples, np.ndarray) and self.image_shape:
+            # torch takes no read-only and no mirrored arrays
             samples = torch.from_numpy(np.require(samples, requirements=["C", "W"]))
-        return self._learner.logits(samples)
+        if len(self.image_shape) == 1:
+            samples = torch.as_tensor(samples).float()
+        inputs = samples if self.encoder is None else self.encoder.features(samples)
+        if self.scaling is not None:
+            inputs = self.scaling(torch.as_tensor(inputs))
+        logits = self._learner.logits(torch.as_tensor(inputs))
+        # An analytic learner has no output yet for classes that it has not met.
+        missing = len(self.class_names) - logits.shape[1]
+        return pad(logits, (0, missing), value=UNSEEN) if missing > 0 else logits
 
-    def predict_proba(self, images: np.ndarray | Tensor) -> np.ndarray:
+    def _refuse_other(self, samples: np.ndarray | Tensor) -> None:
+        """ValueError for samples that are not like those of the run."""
+        dtype = str(samples.dtype).removeprefix("torch.")
+        shape = ", ".join(["samples", *map(str, self.image_shape)])
+        if not self.image_shape:
+            expected, fits = f"texts ({shape},)", np.asarray(samples).dtype.kind in "UO"
+        elif len(self.image_shape) == 1:
+            expected, fits = (
+                f"vectors of numbers ({shape})",
+                dtype.startswith(("float", "int", "uint")),
+            )
+        else:
+            expected, fits = f"uint8 images of shape ({shape})", dtype == "uint8"
+        if not fits or samples.ndim == 0 or tuple(samples.shape[1:]) != self.image_shape:
+            raise ValueError(f"expected {expected}; got {dtype} {tuple(samples.shape)}")
+
+    def predict_proba(self, images: np.ndarray | Tensor | Sequence[str]) -> np.ndarray:
         """Probabilities, (samples, classes)."""
         return self.logits(images).softmax(dim=1).numpy()
 
-    def predict(self, images: np.ndarray | Tensor) -> np.ndarray:
+    def predict(self, images: np.ndarray | Tensor | Sequence[str]) -> np.ndarray:
         """Class numbers, (samples,); `class_names[number]` is the name."""
         return self.logits(images).argmax(dim=1).numpy()
 
@@ -97,7 +140,9 @@ def load(
     with errors_named_after(folder):
         image_shape = tuple(state["image_shape"])
         class_names = tuple(state["class_names"])
-        learner = make_learner(config, image_shape, len(class_names), network=network)
+        # Vectors are the only samples with one axis; a live learner may also have float images.
+        dtype = torch.float32 if len(image_shape) == 1 else torch.uint8
+        learner = make_learner(config, image_shape, len(class_names), dtype=dtype, network=network)
         try:
             learner.load_state_dict(state["parts"]["learner"])
             if state.get("published") is not None:  # a live learner predicts with an average
@@ -109,4 +154,9 @@ def load(
                 f"the network given does not fit the weights in {Path(folder)}: expected the one "
                 f"that the run was made with, a {config.backbone}"
             ) from error
-    return Predictor(learner, class_names, image_shape)
+        scaling = None
+        if (kept := state["parts"].get("stream", {}).get("scaling")) is not None:
+            scaling = Scaling(kept["kind"], limit=kept["limit"])
+            scaling.load_state_dict(kept)
+    raw_shape = tuple(state.get("raw_shape", image_shape))
+    return Predictor(learner, class_names, raw_shape, scaling=scaling)

@@ -178,7 +178,9 @@ def describe(loop: DriftLoop) -> RunConfig:
     }
     names = {kind: _name_of(kind, part) for kind, part in parts.items()}
     options = {
-        kind: {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
+        kind: {
+            each.name: getattr(part, each.name) for each in dataclasses.fields(part) if each.init
+        }
         for kind, part in parts.items()
         if dataclasses.is_dataclass(part) and dataclasses.fields(part)
     }

@@ -18,15 +18,15 @@ from driftwise.allocation import clear_out_of_memory
 from driftwise.config import registry
 from driftwise.config.benchmarks import QUIET, Notify
 from driftwise.config.build import as_begun, assemble
+from driftwise.config.config_files import from_mapping
 from driftwise.config.custom import is_import_path
-from driftwise.config.files import from_mapping
 from driftwise.config.presets import resolve, settled
 from driftwise.config.schema import RunConfig, changed
 from driftwise.distributed import Group, joined
 from driftwise.drift_loop import DriftLoop
 from driftwise.errors import UserError, warn_caller
 from driftwise.models.head import Features, with_features
-from driftwise.protocols import Listener
+from driftwise.protocols import Listener, Task
 from driftwise.runs.checkpoint import errors_named_after
 from driftwise.runs.follow import FollowedFolder
 from driftwise.runs.listeners import EventLog, FeatureLog, Listeners, Silent
@@ -40,7 +40,7 @@ from driftwise.runs.result import (
 from driftwise.runs.saving import OFTEN, CheckpointSaver, Saving, deferred_signals
 from driftwise.runs.store import CONFIG, RunFolder, is_run, read_config, refuse_other_config
 from driftwise.streams import Stream
-from driftwise.types import Dataset, TaskState
+from driftwise.types import AdaptationResult, Dataset, TaskState, Verdict
 
 KEPT = "everything up to the last checkpoint is kept: free some memory, then go on with resume=True"
 """What to do where memory runs out."""
@@ -179,9 +179,38 @@ def run_in(
     A SIGINT or SIGTERM that comes meanwhile takes effect once the step is made and saved.
     """
     source_commit()  # of what has been loaded now
-    config, group = loop.config, Group()
+    group = Group()
     if folder.finished:
         return folder.result()
+    with _running(folder, loop, listener, saving, warn) as tasks:
+        for _ in tasks:
+            pass
+        if group.rank == 0:
+            result = make_result(
+                loop.config,
+                loop.stream.schedule,
+                loop.stream.class_names,
+                folder.records(),
+                loop.ledger,
+                loop.warnings,
+            )
+            folder.write_result(result)
+    if group.size == 1:
+        return result
+    group.any(True)  # process 0 has written it
+    return folder.result()
+
+
+@contextlib.contextmanager
+def _running(
+    folder: RunFolder | FollowedFolder,
+    loop: DriftLoop,
+    listener: Listener | None,
+    saving: Saving,
+    warn: Callable[[str], None] | None,
+) -> Iterator[Iterator[int]]:
+    """How many tasks are complete and saved: now, and after each of those that are left."""
+    config = loop.config
     done, task_state = 0, None
     warn = warn or (lambda _: None)
     state = folder.load_checkpoint(warn)
@@ -198,6 +227,8 @@ def run_in(
     if config.keep_features:
         listeners.append(FeatureLog(folder, loop.stream, loop.learner, loop.ledger, warn))
 
+    raw_shape = list(loop.stream.raw_shape)
+
     def save(task_state: TaskState | None) -> None:
         folder.save_checkpoint(
             {
@@ -206,11 +237,13 @@ def run_in(
                 "midway": None if task_state is None else task_state_to_plain(task_state),
                 "image_shape": list(loop.stream.image_shape),
                 "class_names": list(loop.stream.class_names),
+                **({} if loop.stream.encoder is None else {"raw_shape": raw_shape}),
             }
         )
 
-    with _threads(config.threads), clear_out_of_memory(KEPT), deferred_signals() as interruption:
-        saver = CheckpointSaver(saving, save, interruption, group)
+    def tasks(saver: CheckpointSaver) -> Iterator[int]:
+        nonlocal done
+        yield done
         for record in loop.run(
             loop.stream,
             epochs=settled(config.epochs),
@@ -223,30 +256,80 @@ def run_in(
             folder.append_record(record_to_json(record, is_last=is_last))
             done = record.task
             saver.task_ended()
-        if group.rank == 0:
-            result = make_result(
-                config,
-                loop.stream.schedule,
-                loop.stream.class_names,
-                folder.records(),
-                loop.ledger,
-                loop.warnings,
-            )
-            folder.write_result(result)
-    if group.size == 1:
-        return result
-    group.any(True)  # process 0 has written it
-    return folder.result()
+            yield done
+
+    with _threads(config.threads), clear_out_of_memory(KEPT), deferred_signals() as interruption:
+        yield tasks(CheckpointSaver(saving, save, interruption, Group()))
+
+
+# Runs that share their first tasks
+
+
+def run_shared(
+    folder: RunFolder,
+    loop: DriftLoop,
+    *,
+    until: int,
+    listener: Listener | None = None,
+    warn: Callable[[str], None] | None = None,
+) -> int:
+    """Run the first tasks of several runs, which `begin_from` lets go on; how many there were.
+
+    These runs are equal up to the first task in which a class drifts or is found drifted, since
+    no adaptation does anything before. `loop` must not adapt.
+    """
+    source_commit()
+    done = 0
+    both = Listeners([_StopAtDrift(), listener or Silent()])
+    with (
+        contextlib.suppress(_FoundDrift),
+        _running(folder, loop, both, OFTEN, warn) as completed,
+    ):
+        for done in completed:
+            if done == until:
+                break
+    folder.write_shared({"tasks": done})
+    return done
+
+
+class _FoundDrift(Exception):
+    """A class was found drifted: from here on, adaptations differ."""
+
+
+class _StopAtDrift(Silent):
+    """Ends a shared run before the first task that adaptations would change."""
+
+    def checked(
+        self, task: Task, verdicts: Sequence[Verdict], result: AdaptationResult, samples: int
+    ) -> None:
+        """Stop, if there is anything to adapt to."""
+        del task, result, samples
+        if any(verdict.needs_adaptation for verdict in verdicts):
+            raise _FoundDrift
+
+
+def begin_from(folder: RunFolder, loop: DriftLoop, shared: Path) -> int:
+    """Let a run that has not begun go on from the tasks of `run_shared`; how many there were."""
+    return folder.begin_from(shared, adaptation=loop.adaptation_state.state_dict())
+
+
+MAX_VECTORS = 100
+"""feature vectors of a drifted class that are kept for the report, before and after its drift"""
 
 
 def save_samples(folder: RunFolder | FollowedFolder, stream: Stream) -> None:
-    """Keep an image of each drifted class before and after its drift, for the report."""
+    """Keep an image of each drifted class before and after its drift, or vectors, for the report."""
     before, after, tasks = [], [], []
     for event in stream.schedule.events:
         for label in sorted(event.concepts):
-            before.append(stream.raw_samples("test", [label], event.task - 1)[:1])
-            after.append(stream.raw_samples("test", [label], event.task)[:1])
-            tasks.extend([event.task] * len(after[-1]))
+            sides = [
+                stream.raw_samples("test", [label], task) for task in (event.task - 1, event.task)
+            ]
+            most = MAX_VECTORS if sides[0].images.ndim == 2 else 1
+            count = min(most, *map(len, sides))
+            before.append(sides[0][:count])
+            after.append(sides[1][:count])
+            tasks.extend([event.task] * count)
     if tasks:
         tensors = {
             "before": torch.cat([samples.images for samples in before]),
@@ -254,6 +337,9 @@ def save_samples(folder: RunFolder | FollowedFolder, stream: Stream) -> None:
             "labels": torch.cat([samples.labels for samples in after]),
             "tasks": torch.tensor(tasks),
         }
+        if stream.feature_names:
+            names = "\n".join(name.replace("\n", " ") for name in stream.feature_names).encode()
+            tensors["feature_names"] = torch.frombuffer(bytearray(names), dtype=torch.uint8)
         folder.save_arrays("samples", tensors)
 
 

@@ -57,13 +57,19 @@ PREVIOUS = "checkpoint-previous.safetensors"
 """The checkpoint before the last, for when that one is damaged."""
 ARRAYS = {"samples": "samples.safetensors", "features": "features.safetensors"}
 """Sets of arrays that a run may keep beside its result, by name."""
+SHARED = "shared.json"
+"""Says that the first tasks of several runs are complete, from which these can go on."""
 MOST_ARRAYS = 4 * 2**30
 """Bytes of such a set that are read back, at most."""
 LOCK = ".lock"
 
 # All that a run makes beside its config, in the order in which overwriting removes it: a run
 # without a result counts as unfinished, and one without a checkpoint begins at its beginning.
-_MADE = (RESULT, CHECKPOINT, PREVIOUS, EVENTS, OLDER_EVENTS, RECORDS, *ARRAYS.values(), CHECKSUMS)
+_MADE = (
+    *(RESULT, SHARED, CHECKPOINT, PREVIOUS, EVENTS, OLDER_EVENTS, RECORDS),
+    *ARRAYS.values(),
+    CHECKSUMS,
+)
 
 Warn = Callable[[str], None]
 
@@ -221,7 +227,7 @@ class RunFolder:
             file.flush()
             os.fsync(file.fileno())
             if checkpoint.exists():
-                _keep_as(checkpoint, self._own(PREVIOUS))
+                keep_as(checkpoint, self._own(PREVIOUS))
 
     def load_checkpoint(self, warn: Warn = _ignore) -> Any:
         """The state saved last, None if there is none; events and records after it are dropped.
@@ -239,7 +245,7 @@ class RunFolder:
         if file == self.path / PREVIOUS:
             with writing(self.path / CHECKPOINT):
                 # Now, or the next one saved would have a damaged one beside it for a moment.
-                _keep_as(file, self.path / CHECKPOINT)
+                keep_as(file, self.path / CHECKPOINT)
         self._events.undo_rotation(self.path / OLDER_EVENTS, saved["events"])
         self._events.return_to(saved["events"])
         self._records.return_to(saved["records"])
@@ -269,6 +275,39 @@ class RunFolder:
         if complete:
             warn(f"{self.path} has no checkpoint of its first task, which begins again")
 
+    @property
+    def begun(self) -> bool:
+        """Whether there is a checkpoint to go on from."""
+        return is_begun(self.path)
+
+    def write_shared(self, content: Mapping[str, JSON]) -> None:
+        """Write `shared.json`: other runs may now `begin_from` this one."""
+        with sealed(self._own(SHARED)) as file:
+            file.write(json.dumps(content, allow_nan=False).encode() + b"\n")
+
+    def begin_from(self, shared: Path, *, adaptation: object) -> int:
+        """Take over all complete tasks of another folder's run; how many there are.
+
+        Lines, arrays and checkpoint become this run's own, with the state of its own `adaptation`.
+        A crash meanwhile leaves no checkpoint: the run has not begun.
+        """
+        saved, file = _read_checkpoint(shared, _ignore)
+        if file is None or saved["state"]["midway"] is not None:
+            return 0
+        state: dict[str, Any] = saved["state"]
+        for journal, name, seal in (
+            (self._records, RECORDS, saved["records"]),
+            (self._events, EVENTS, saved["events"]),
+        ):
+            lines = Journal(shared / name).sealed_lines(seal)
+            journal.return_to(EMPTY)
+            for line in lines:
+                journal.append(line)
+        if features := _load_arrays(shared, "features", _ignore):
+            self.save_arrays("features", features)
+        self.save_checkpoint({**state, "parts": {**state["parts"], "adaptation": adaptation}})
+        return int(state["tasks_done"])
+
     @functools.cached_property
     def _identity(self) -> str | None:
         """Of the run, kept in its checkpoints: they are no good to another one."""
@@ -283,18 +322,7 @@ class RunFolder:
 
     def load_arrays(self, name: str, warn: Warn = _ignore) -> dict[str, Tensor]:
         """What `save_arrays` has kept under a name; empty if nothing was, or if it is damaged."""
-        from safetensors import SafetensorError
-        from safetensors.torch import load
-
-        file = self.path / ARRAYS[name]
-        try:
-            refuse_unsealed(file)
-            return load(read_regular(file, MOST_ARRAYS))
-        except FileNotFoundError:
-            return {}
-        except (OSError, SafetensorError, UserError):
-            warn(f"{file} is damaged: what it held of earlier tasks is lost")
-            return {}
+        return _load_arrays(self.path, name, warn)
 
     def _own(self, name: str) -> Path:
         """A file to write, for as long as the folder is held."""
@@ -392,6 +420,46 @@ def read_checkpoint(path: str | os.PathLike[str], warn: Warn = _ignore) -> Any:
     """The state saved last by the run in a folder, None if there is none; nothing is changed."""
     saved, _ = _read_checkpoint(Path(path), warn)
     return saved["state"]
+
+
+def is_begun(path: Path) -> bool:
+    """Whether the run in a folder has a checkpoint."""
+    return any((path / name).exists() for name in (CHECKPOINT, PREVIOUS))
+
+
+def shared_tasks(path: Path) -> int | None:
+    """How many tasks of a folder's run others can go on from; None: it is not complete."""
+    try:
+        refuse_unsealed(path / SHARED)
+        tasks = (read_object(path / SHARED) or {}).get("tasks")
+    except UserError:
+        return None  # damaged: it is completed again from its checkpoint
+    return tasks if isinstance(tasks, int) else None
+
+
+def remove_shared(path: Path) -> None:
+    """Remove a run that others went on from; one that a process is at work on stays."""
+    if path.is_symlink() or is_busy(path) or not is_run(path):
+        return
+    for name in (*_MADE, CONFIG, LOCK):
+        quietly((path / name).unlink)
+    quietly(path.rmdir)
+
+
+def _load_arrays(path: Path, name: str, warn: Warn) -> dict[str, Tensor]:
+    """What `RunFolder.save_arrays` has kept in a folder; empty if nothing was, or if it is damaged."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    file = path / ARRAYS[name]
+    try:
+        refuse_unsealed(file)
+        return load(read_regular(file, MOST_ARRAYS))
+    except FileNotFoundError:
+        return {}
+    except (OSError, SafetensorError, UserError):
+        warn(f"{file} is damaged: what it held of earlier tasks is lost")
+        return {}
 
 
 def _readable(result: Mapping[str, JSON]) -> Iterator[str]:
@@ -557,7 +625,7 @@ def _write_config(path: Path, config: Mapping[str, JSON]) -> None:
 # Checkpoints
 
 
-def _keep_as(file: Path, name: Path) -> None:
+def keep_as(file: Path, name: Path) -> None:
     """Let a file be found under another name too, in one step."""
     temporary = temporary_beside(name)
     try:

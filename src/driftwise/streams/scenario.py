@@ -9,7 +9,7 @@ import numpy as np
 
 from driftwise.errors import UserError
 from driftwise.scaling import Scaling, ScalingKind
-from driftwise.streams.events import (
+from driftwise.streams.drift_events import (
     EventSpec,
     make_schedule,
     make_script,

@@ -74,6 +74,7 @@ class Stream:
             raise UserError(f"labels must be 0 to {last}; got {labels.min()} to {labels.max()}")
         self.schedule = schedule
         self.class_names = dataset.class_names
+        self.feature_names = dataset.feature_names
         self.batch_size = batch_size
         self.seed = seed
         self.cumulative = cumulative
@@ -81,7 +82,8 @@ class Stream:
         self.encoder = encoder
         self.scaling = scaling
         self._encoder = encoder
-        if dataset.images.dtype.kind in "UO":  # texts do not drift by a transform: encoded at once
+        self._are_texts = dataset.images.dtype.kind in "UO"
+        if self._are_texts:  # which do not drift by a transform: encoded at once
             assert encoder is not None, "texts need an encoder"
             self._images, self._encoder = encoder.features(dataset.images), None
         else:
@@ -110,8 +112,8 @@ class Stream:
 
     @property
     def raw_shape(self) -> tuple[int, ...]:
-        """The shape of every sample before a frozen encoder."""
-        return tuple(self._images.shape[1:])
+        """The shape of every sample before a frozen encoder; () of texts."""
+        return () if self._are_texts else tuple(self._images.shape[1:])
 
     @cached_property
     def blank(self) -> Tensor:
@@ -285,7 +287,7 @@ class Stream:
         ids = torch.isin(self._labels, torch.tensor(sorted(classes))).nonzero().squeeze(1)
         position = torch.full((len(self._labels),), -1, dtype=torch.int64)
         position[ids] = torch.arange(len(ids))
-        images = allocate((len(ids), *self.raw_shape), self._images.dtype)
+        images = allocate((len(ids), *self._images.shape[1:]), self._images.dtype)
         for label in sorted(classes):
             samples = ids[self._labels[ids] == label]
             drawn = rng.derive(spec.seed, "class", label)

@@ -40,10 +40,14 @@ class Job:
     """absolute, and the same on every machine"""
     config: Mapping[str, Any]
     """resolved"""
+    begins_from: str | None = None
+    """the folder of complete shared tasks, for a run that has not begun"""
+    until: int | None = None
+    """these are tasks that several runs share, up to this one; None: a whole run"""
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
-        return {"id": self.id, "folder": self.folder, "config": dict(self.config)}
+        return {**vars(self), "config": dict(self.config)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +91,7 @@ def perform(job: Job, progress: Progress | None = None) -> Outcome:
         )
 
     try:
-        return outcome("done", faa=_run(job, progress, warnings.append)["faa"])
+        return outcome("done", faa=_run(job, progress, warnings.append))
     except FolderBusy as error:
         return outcome("busy", str(error))
     except UserError as error:
@@ -98,10 +102,11 @@ def perform(job: Job, progress: Progress | None = None) -> Outcome:
         return outcome("failed", in_one_line(error))
 
 
-def _run(job: Job, progress: Progress | None, warn: Callable[[str], None]) -> dict[str, Any]:
+def _run(job: Job, progress: Progress | None, warn: Callable[[str], None]) -> float | None:
+    """The final accuracy; None of shared tasks."""
     from driftwise.config.benchmarks import Notify
     from driftwise.config.build import as_begun, assemble
-    from driftwise.runs.run import run_in
+    from driftwise.runs.run import begin_from, run_in, run_shared
 
     folder = Path(job.folder)
     config = as_begun(RunConfig(**job.config), folder)
@@ -111,7 +116,16 @@ def _run(job: Job, progress: Progress | None, warn: Callable[[str], None]) -> di
             (folder / RESULT).unlink()
         tasks = len(assembly.stream)
         listener = _Progress(lambda done: progress(job.id, done, tasks)) if progress else None
-        return run_in(held, assembly, listener=listener, warn=warn)
+        if job.begins_from is not None and not (held.begun or held.finished):
+            try:
+                begin_from(held, assembly, Path(job.begins_from))
+            except (UserError, OSError) as error:
+                warn(f"it begins at its first task, as shared tasks cannot be used: {error}")
+        if job.until is not None:
+            run_shared(held, assembly, until=job.until, listener=listener, warn=warn)
+            return None
+        faa: float = run_in(held, assembly, listener=listener, warn=warn)["faa"]
+        return faa
 
 
 def _as_begun(folder: Path, config: RunConfig) -> dict[str, Any]:

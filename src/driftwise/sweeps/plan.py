@@ -16,12 +16,13 @@ from typing import Any
 
 import yaml
 
+from driftwise.config.config_files import OWN_DATA
 from driftwise.config.custom import NO_SOURCE
 from driftwise.config.fields import fields_of
-from driftwise.config.files import OWN_DATA
 from driftwise.config.presets import REALIGN_NOTHING, RULE, STORE_NO_LOGITS, resolve
 from driftwise.config.registry import CATALOGUE
 from driftwise.config.schema import RunConfig
+from driftwise.config.speed import fast as make_fast
 from driftwise.datasets.catalogue import by_name
 from driftwise.errors import UserError, unknown_name
 from driftwise.files import LARGE, alone, read_object, refuse_links, write_json
@@ -32,10 +33,11 @@ from driftwise.sweeps.scale import Scale
 FORMAT = 1
 """Number of the format of a plan's file; raised whenever an older reader would misunderstand it."""
 
-SWEEPS, RUNS, FAILURES = "sweeps", "runs", "failures"
-"""Folders of plans, of runs (which sweeps may share), and of notes about failures."""
+SWEEPS, RUNS, FAILURES, SHARED = "sweeps", "runs", "failures", "shared"
+"""Folders of plans, of runs (which sweeps may share), of notes about failures, and of tasks that
+unfinished runs share."""
 
-TAKEN = (SWEEPS, RUNS, FAILURES, "claims", "pages", "index.html")
+TAKEN = (SWEEPS, RUNS, FAILURES, SHARED, "claims", "pages", "index.html")
 """Names that a sweep cannot have; nor can it have one that begins with theory-."""
 
 MOST_RUNS = 10_000
@@ -92,10 +94,12 @@ def make_plan(
     reproduces: str | None = None,
     published_on: str | None = None,
     changed: Mapping[str, Any] | None = None,
+    fast: bool = False,
 ) -> Plan:
     """Every run of a grid; a setting that cannot run is refused before anything begins.
 
-    `changed`: settings of the base that are not the scale's or the paper's, for the note.
+    `changed`: settings of the base that are not the scale's or the paper's, for the note. `fast`:
+    with the fastest settings of this machine, where the grid leaves them open.
     """
     _refuse_bad_name(name)
     if any(True for _ in itertools.islice(grid.places(), MOST_RUNS, None)):
@@ -111,6 +115,8 @@ def make_plan(
         if config.threads is None:
             # One thread each uses many cores best, and gives the same digits on any number.
             config = dataclasses.replace(config, threads=1)
+        if fast:
+            config = make_fast(config, given={*grid.base, *place, "threads"})
         nominal = resolve(config)
         config = nominal if scale is None else scale.apply(config, published_on=published_on)
         named = {setting: getattr(nominal, setting) for setting in ALWAYS}
@@ -201,7 +207,9 @@ def _digest(config: Mapping[str, Any]) -> str:
 @functools.cache
 def _defaults() -> dict[str, Any]:
     # What the rule has always been, for settings that a preset may now choose: ids stay.
-    settled_before = {name: RULE[name] for name in ("detector", "realigned_logits")}
+    settled_before = {
+        name: RULE[name] for name in ("detector", "realigned_logits", "monitor_labels")
+    }
     return {**RunConfig().to_json(), **settled_before}
 
 

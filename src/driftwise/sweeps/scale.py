@@ -1,14 +1,15 @@
 """The scale of a sweep: the paper's sizes, or the same grid with everything smaller.
 
-Fewer images, narrower networks, fewer epochs, and buffers that shrink with the images, so that a
-table takes minutes. Numbers at different scales are not comparable; tables and figures name theirs.
+Fewer images or classes, narrower networks, fewer epochs, and buffers that shrink with the images, so
+that a table takes minutes. Numbers at different scales are not comparable; tables and figures name
+theirs.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from driftwise.config import registry
@@ -47,6 +48,14 @@ class Scale:
     backbones: Mapping[str, Mapping[str, Any]]
     """options that make networks smaller, by name"""
     max_epochs: int | None = None
+    classes: Mapping[str, int] = field(default_factory=dict)
+    """the first classes of a benchmark in the order of its labels; one that is not named keeps all"""
+    epochs: Mapping[str, int] = field(default_factory=dict)
+    """`max_epochs` of single benchmarks"""
+    buffers: Mapping[str, float] = field(default_factory=dict)
+    """the factor of buffers, by benchmark; by default, that of the images"""
+    batch_size: int | None = None
+    """samples of the stream and of the buffer in a step, at most: few images need small steps"""
 
     def apply(self, config: RunConfig, *, published_on: str | None = None) -> RunConfig:
         """The config of a run at this scale, resolved; what `config` sets itself stays.
@@ -60,12 +69,16 @@ class Scale:
             return whole
         self._refuse_unknown(config.benchmark, published_on)
         assert whole.buffer_size is not None, "the config has been resolved"
-        few = dataclasses.replace(whole, max_per_class=self._max_per_class(config))
-        share = _images(few) / SIZES[published_on or config.benchmark].images
+        few = dataclasses.replace(
+            whole,
+            class_order=self._class_order(config),
+            max_per_class=self._max_per_class(config),
+        )
         smaller: dict[str, Any] = {
-            "buffer_size": max(1, round(whole.buffer_size * share)),
+            "buffer_size": max(1, round(whole.buffer_size * self._share(few, published_on))),
             "options": self._narrower(config, whole),
             **self._fewer_epochs(config, whole),
+            **self._smaller_batches(config, whole),
         }
         return resolve(dataclasses.replace(few, **smaller))
 
@@ -83,6 +96,9 @@ class Scale:
         parts += dict.fromkeys(map(_network, configs))
         epochs = _span([config.epochs or 0 for config in configs], ",")
         parts.append(f"{epochs} epoch" if epochs == "1" else f"{epochs} epochs")
+        if self.batch_size is not None:
+            parts.append(f"batches of at most {self.batch_size}")
+        parts += dict.fromkeys(filter(None, map(_speed, configs)))
         parts += dict.fromkeys(map(_detection, configs))
         return "; ".join(parts)
 
@@ -99,13 +115,27 @@ class Scale:
         whole = SIZES[published_on or name].images
         if set(images) == {whole}:
             return f"{name}: all {whole:,} training images"
-        buffers = f"times {_span([count / whole for count in images], '.3g')}"
+        kept = [_classes(config) for config in configs]
+        classes = "" if {*kept} == {SIZES[name].classes} else f" of {_span(kept, ',')} classes"
+        shares = [self._share(config, published_on) for config in configs]
+        buffers = f"times {_span(shares, '.3g')}"
         if self._keeps_buffers(name, published_on):
             buffers = "as named"
         return (
-            f"{name}: {_span(images, ',')} training images of the published {whole:,}, "
+            f"{name}: {_span(images, ',')} training images{classes} of the published {whole:,}, "
             f"buffers {buffers}"
         )
+
+    def _share(self, config: RunConfig, published_on: str | None) -> float:
+        """The factor of a run's buffer."""
+        if published_on is None and config.benchmark in self.buffers:
+            return self.buffers[config.benchmark]
+        return _images(config) / SIZES[published_on or config.benchmark].images
+
+    def _class_order(self, config: RunConfig) -> tuple[int, ...] | None:
+        if config.benchmark not in self.classes or config.tasks or config.class_order:
+            return config.class_order
+        return tuple(range(self.classes[config.benchmark]))
 
     def _keeps_buffers(self, benchmark: str, published_on: str | None) -> bool:
         return self.is_full and published_on in (None, benchmark)
@@ -126,9 +156,11 @@ class Scale:
     def _max_per_class(self, config: RunConfig) -> int | None:
         own = SIZES[config.benchmark]
         images = self.images.get(config.benchmark, own.images)
-        if config.max_per_class is not None or images >= own.images:
+        classes = self.classes.get(config.benchmark, own.classes)
+        per_class = images // classes
+        if config.max_per_class is not None or per_class >= own.images // own.classes:
             return config.max_per_class
-        return images // own.classes
+        return per_class
 
     def _narrower(self, config: RunConfig, whole: RunConfig) -> dict[str, Mapping[str, Any]]:
         """All options, with those that make the network smaller and were not given."""
@@ -143,14 +175,24 @@ class Scale:
         if config.epochs is not None or config.benchmark not in self.images:
             return {}  # set by the user; or small enough
         assert whole.epochs is not None, "the config has been resolved"
-        if self.max_epochs is None or whole.epochs <= self.max_epochs:
+        most = self.epochs.get(config.benchmark, self.max_epochs)
+        if most is None or whole.epochs <= most:
             return {}
-        fewer: dict[str, Any] = {"epochs": self.max_epochs}
+        fewer: dict[str, Any] = {"epochs": most}
         if whole.lr_milestones and config.lr_milestones is None:
-            share = self.max_epochs / whole.epochs
+            share = most / whole.epochs
             shrunk = {max(1, int(epoch * share)) for epoch in whole.lr_milestones}
             fewer["lr_milestones"] = tuple(sorted(shrunk))
         return fewer
+
+    def _smaller_batches(self, config: RunConfig, whole: RunConfig) -> dict[str, Any]:
+        if self.batch_size is None or config.benchmark not in self.images:
+            return {}
+        return {
+            name: min(self.batch_size, getattr(whole, name))
+            for name in ("batch_size", "minibatch_size")
+            if getattr(config, name) is None
+        }
 
 
 SCALES: Mapping[str, Scale] = {
@@ -169,6 +211,27 @@ SCALES: Mapping[str, Scale] = {
             "vit-s": {"dim": 48, "depth": 2, "heads": 2},
         },
         max_epochs=2,
+    ),
+    "tables": Scale(
+        name="tables",
+        images={
+            "fmnist-cd": 6_000,
+            "cifar10-cd": 10_000,
+            "cifar100-cd": 10_000,
+            "tinyimagenet-cd": 4_000,
+            "clear10-cd": 2_000,
+        },
+        classes={"cifar100-cd": 20, "tinyimagenet-cd": 40},
+        # The images' share of Tiny-ImageNet would leave half a sample of each class.
+        buffers={"tinyimagenet-cd": 0.1},
+        backbones={
+            "resnet18": {"width": 16},
+            "resnet152": {"width": 16},
+            "vit-s": {"dim": 96, "depth": 4, "heads": 3},
+        },
+        epochs={"cifar100-cd": 1, "tinyimagenet-cd": 2},
+        max_epochs=3,
+        batch_size=10,
     ),
     "small": Scale(
         name="small",
@@ -200,9 +263,16 @@ def scale_named(name: str) -> Scale:
 def _images(config: RunConfig) -> int:
     """Training images of a run, if its classes are balanced."""
     own = SIZES[config.benchmark]
-    if config.max_per_class is None:
-        return own.images
-    return min(own.images, config.max_per_class * own.classes)
+    per_class = own.images / own.classes
+    if config.max_per_class is not None:
+        per_class = min(per_class, config.max_per_class)
+    return round(per_class * _classes(config))
+
+
+def _classes(config: RunConfig) -> int:
+    """Classes that a run learns."""
+    named = sum(config.tasks, ()) if config.tasks is not None else config.class_order
+    return SIZES[config.benchmark].classes if named is None else len(set(named))
 
 
 def _network(config: RunConfig) -> str:
@@ -213,6 +283,12 @@ def _network(config: RunConfig) -> str:
     own = config.options.get("backbone", {})
     changed = [f"{key} {value}" for key, value in own.items() if value != known[key].default]
     return " ".join([name, *changed])
+
+
+def _speed(config: RunConfig) -> str:
+    """What changes late digits; empty: nothing."""
+    usual = ("fp32", "contiguous")
+    return ", ".join(v for v in (config.precision, config.memory_format) if v not in usual)
 
 
 def _detection(config: RunConfig) -> str:

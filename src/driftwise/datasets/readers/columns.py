@@ -147,8 +147,8 @@ def _open_csv(path: Path) -> Table:
         parts: dict[str, list[np.ndarray]] = {name: [] for name in wanted}
         for block in _csv_blocks(path, len(names)):
             for name, place in wanted.items():
-                column = np.array(block[place])
-                parts[name].append(_parsed(column) if name in numbers else column)
+                cells = block[place]
+                parts[name].append(_parsed(cells) if name in numbers else np.array(cells))
         if not all(parts.values()):
             raise UserError(f"{path}: the table has no samples")
         return {name: np.concatenate(part) for name, part in parts.items()}
@@ -180,24 +180,27 @@ def _csv_blocks(path: Path, width: int) -> Iterator[Sequence[tuple[str, ...]]]:
         yield list(zip(*block, strict=True))
 
 
-def _parsed(texts: np.ndarray) -> np.ndarray:
+def _parsed(cells: Sequence[str]) -> np.ndarray:
     """Numbers, NaN where there is nothing; the texts themselves where one is no number."""
     try:
-        return np.where(texts == "", "nan", texts).astype(np.float64)
+        return np.array(cells, dtype=np.float64)  # a third of the time of numpy's own texts
     except ValueError:
-        return texts
+        pass
+    try:
+        return np.array([cell or "nan" for cell in cells], dtype=np.float64)
+    except ValueError:
+        return np.array(cells)
 
 
 def _open_parquet(path: Path) -> Table:
     for library in ("polars", "pandas"):
         try:
-            module = importlib.import_module(library)
-        except ImportError:
+            frame = importlib.import_module(library).read_parquet(path)
+        except ImportError:  # of the library, or of what it reads Parquet with
             continue
-        try:
-            frame = module.read_parquet(path)
         except Exception as error:  # each engine has errors of its own
-            raise UserError(f"{path}: cannot be read as Parquet ({error})") from error
+            reason = " ".join(str(error).split())
+            raise UserError(f"{path}: cannot be read as Parquet ({reason})") from error
         return _frame(frame, str(path))
     raise UserError(f"{path}: reading Parquet needs pandas or polars: {INSTALL}")
 

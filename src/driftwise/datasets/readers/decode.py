@@ -12,6 +12,7 @@ The rules, the same for every file:
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import stat
 import warnings
@@ -73,6 +74,19 @@ def decode(
     check_image_options(channels, fit)
     with _without_pillow_warnings():
         return _decode(file, channels, size, fit)
+
+
+def decode_bytes(
+    content: bytes, *, channels: int | None, size: tuple[int, int] | None = None, fit: Fit = "crop"
+) -> np.ndarray:
+    """As `decode`, for the content of a file; no `channels`: those of the image."""
+    check_image_options(channels, fit)
+    name = Path("image")
+    with _without_pillow_warnings():
+        if channels is None:
+            with _opened(name, content) as image:
+                channels = 1 if has_no_colour(image) else 3
+        return _decode(name, channels, size, fit, content)
 
 
 def decode_all(
@@ -150,8 +164,14 @@ def check_image_options(channels: int | None, fit: str) -> None:
         raise unknown_name("fit", fit, get_args(Fit))
 
 
-def _decode(file: Path, channels: int, size: tuple[int, int] | None, fit: Fit) -> np.ndarray:
-    with _opened(file) as opened:
+def _decode(
+    file: Path,
+    channels: int,
+    size: tuple[int, int] | None,
+    fit: Fit,
+    content: bytes | None = None,
+) -> np.ndarray:
+    with _opened(file, content) as opened:
         opened.load()
         image = converted(file, opened, "L" if channels == 1 else "RGB")
         # Read after loading: a PNG may carry it behind its pixels, and a TIFF is turned by then.
@@ -164,15 +184,19 @@ def _decode(file: Path, channels: int, size: tuple[int, int] | None, fit: Fit) -
 
 
 @contextlib.contextmanager
-def _opened(file: Path) -> Iterator[Image.Image]:
-    """An opened, not yet decoded image whose header is acceptable; errors name the file."""
+def _opened(file: Path, content: bytes | None = None) -> Iterator[Image.Image]:
+    """An opened, not yet decoded image whose header is acceptable; errors name the file.
+
+    `content`: what the file would hold, where there is none.
+    """
     try:
-        status = file.stat()
-        if not stat.S_ISREG(status.st_mode):
+        status = None if content is not None else file.stat()
+        if status is not None and not stat.S_ISREG(status.st_mode):
             raise BadImage(file, "expected an image file, got a folder or a device")
-        if status.st_size == 0:
+        if (len(content or b"") if status is None else status.st_size) == 0:
             raise BadImage(file, "it is empty (0 bytes)")
-        with Image.open(file, formats=FORMATS) as image:
+        source = file if content is None else io.BytesIO(content)
+        with Image.open(source, formats=FORMATS) as image:
             _check_header(file, image)
             yield image
     except BadImage:

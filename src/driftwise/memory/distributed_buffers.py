@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -244,6 +244,10 @@ class _Values:
                 kept = self._columns[name].read(rows)
                 grown.write(rows, grown.convert(name, kept, old))
             self._columns[name] = grown
+
+
+AnyBuffer: TypeAlias = ReplayBuffer | ReplicatedBuffer | ShardedBuffer
+"""Of one process or of several."""
 
 
 def _entries(known: Tensor, numbers: Tensor) -> Samples:

@@ -1,0 +1,158 @@
+"""`driftwise serve`: a live learner as a service."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from driftwise.cli.common import add_command, folder, refuse_part_options
+from driftwise.errors import UserError
+from driftwise.runs.saving import Terminated
+
+if TYPE_CHECKING:
+    from driftwise.serve.service import Service
+
+DONE = 0
+
+
+def add_serve_command(commands: Any) -> None:
+    """Register `serve` with the subparsers of the command line."""
+    serve = add_command(
+        commands,
+        "serve",
+        _serve,
+        "a live learner as a service: HTTP API, inbox for labels, dashboard",
+        epilog="`driftwise serve demo` needs nothing else: digits that drift while you watch.",
+    )
+    serve.add_argument(
+        "what", nargs="?", choices=["demo"], metavar="demo", help="the embedded stream of digits"
+    )
+    serve.add_argument(
+        "--network",
+        metavar="NAME",
+        help="a backbone (mlp, cnn, resnet18, ...), or module:function that makes a torch module",
+    )
+    serve.add_argument(
+        "--model", type=folder, metavar="FOLDER", help="begin with the network of a run in a folder"
+    )
+    serve.add_argument(
+        "--folder",
+        type=folder,
+        metavar="STATE",
+        help="where everything is kept, and taken up again",
+    )
+    serve.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="(127.0.0.1)")
+    serve.add_argument(
+        "--port", type=int, default=8000, metavar="N", help="(8000; 0: any free one)"
+    )
+    serve.add_argument(
+        "--runs", type=folder, metavar="FOLDER", help="also show the runs below a folder"
+    )
+    serve.add_argument(
+        "--tokens", type=Path, metavar="FILE", help="lines of ROLE[,ROLE] NAME TOKEN"
+    )
+    serve.add_argument("--tls-cert", type=Path, metavar="FILE", help="a certificate, for https")
+    serve.add_argument("--tls-key", type=Path, metavar="FILE", help="its key")
+    serve.add_argument(
+        "--allowed-host", action="append", default=[], metavar="NAME", help="beside localhost"
+    )
+    serve.add_argument("--mode", choices=["auto", "ask", "shadow"], help="of a new service (auto)")
+    serve.add_argument(
+        "--classes", metavar="NAME,...", help="names of the labels 0, 1, ..., for people"
+    )
+    serve.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of the live learner, e.g. label_budget=1000",
+    )
+    serve.add_argument(
+        "--skip-request",
+        type=int,
+        action="append",
+        default=[],
+        metavar="N",
+        help="leave out a request of the log that breaks the learner",
+    )
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    from driftwise.serve.server import Address, run_server
+    from driftwise.serve.views import RunsView
+
+    refuse_part_options(arguments)
+    address = Address(
+        host=arguments.host,
+        port=arguments.port,
+        tokens=arguments.tokens,
+        tls_cert=arguments.tls_cert,
+        tls_key=arguments.tls_key,
+        allowed_hosts=tuple(arguments.allowed_host),
+    )
+    address.access()  # a mistake in the file is reported before anything starts
+    runs = None if arguments.runs is None else RunsView(arguments.runs)
+    with tempfile.TemporaryDirectory(prefix="driftwise-demo-") as scratch:
+        service, begin = _service(arguments, Path(scratch))
+        for note in service.notes:
+            print(f"note: {note}", flush=True)
+
+        def started(url: str) -> None:
+            print(f"serving at {url}", flush=True)
+            begin()
+
+        try:
+            run_server(service, address, runs=runs, started=started)
+        except (KeyboardInterrupt, Terminated):
+            pass  # asked to stop: everything is saved
+        finally:
+            service.close()
+    return DONE
+
+
+def _service(arguments: argparse.Namespace, scratch: Path) -> tuple[Service, Any]:
+    """The service, and what to call once it takes requests."""
+    from driftwise.serve.demo import Demo
+    from driftwise.serve.server import Learning, open_service
+    from driftwise.serve.settings import ServeSettings
+
+    if arguments.what == "demo" or (
+        arguments.runs and not arguments.network and not arguments.model
+    ):
+        if arguments.network or arguments.model:
+            raise UserError("the demo brings its own network and data; give neither")
+        demo = Demo()
+        service = demo.open(arguments.folder or scratch / "state", mode=arguments.mode)
+        return service, (lambda: demo.start(service)) if arguments.what == "demo" else _nothing
+    if arguments.folder is None:
+        raise UserError("--folder says where everything is kept; give one")
+    learning = Learning(
+        network=arguments.network, model=arguments.model, settings=_settings(arguments.set)
+    )
+    names = tuple(filter(None, (arguments.classes or "").split(","))) or learning.class_names()
+    settings = ServeSettings(class_names=names)
+    service = open_service(
+        arguments.folder, learning, settings, mode=arguments.mode, skip=arguments.skip_request
+    )
+    return service, _nothing
+
+
+def _nothing() -> None:
+    """Nothing feeds the service but its clients."""
+
+
+def _settings(given: list[str]) -> dict[str, Any]:
+    """NAME=VALUE, the value as JSON or as a text."""
+    settings = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not equals:
+            raise UserError(f"--set takes NAME=VALUE; got {each!r}")
+        try:
+            settings[name.replace("-", "_")] = json.loads(value)
+        except ValueError:
+            settings[name.replace("-", "_")] = value
+    return settings

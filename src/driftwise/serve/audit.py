@@ -1,0 +1,43 @@
+"""The audit log: who did what, when and why. It only grows."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from driftwise.errors import RunFailure
+from driftwise.runs.append_log import Journal
+
+MAX_ITEMS = 50
+"""of a list in a line"""
+
+
+class AuditLog:
+    """Lines of JSON in `audit.jsonl`. What could not be written is counted."""
+
+    def __init__(self, path: Path) -> None:
+        self._journal = Journal(path)
+        self._lock = threading.Lock()
+        self.failures = 0
+
+    def append(self, by: str, action: str, reason: str | None = None, **details: Any) -> None:
+        """Add a line."""
+        short = {
+            name: value[:MAX_ITEMS] if isinstance(value, list) else value
+            for name, value in details.items()
+        }
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = {"time": now, "by": by, "action": action, "reason": reason, **short}
+        with self._lock:
+            try:
+                self._journal.append(line)
+            except RunFailure:
+                self.failures += 1
+
+    def tail(self, count: int) -> list[dict[str, Any]]:
+        """The last lines."""
+        with self._lock:
+            lines: list[dict[str, Any]] = self._journal.lines()[-count:]
+        return lines

@@ -1,0 +1,246 @@
+"""What every request passes first: host, caller, role, origin, rate, size, time; and safe headers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from driftwise.serve.access import (
+    CSRF_HEADER,
+    Access,
+    Caller,
+    host_name,
+    is_loopback,
+    same_origin,
+)
+from driftwise.serve.bodies import as_json
+from driftwise.serve.measures import Measures
+from driftwise.serve.settings import ServeSettings
+
+SAFE = ("GET", "HEAD", "OPTIONS")
+OPEN = ("/v1/health", "/v1/ready", "/login")
+"""paths for everybody; and what lies below /static"""
+ANY = "any"
+ROLE_OF: Mapping[tuple[str, str], str] = {
+    ("POST", "/v1/predict"): "predict",
+    ("POST", "/v1/observe"): "observe",
+    ("POST", "/v1/probe"): "observe",
+    ("POST", "/v1/labels"): "label",
+    ("POST", "/v1/labels/import"): "label",
+    ("GET", "/v1/requests"): "label",
+    ("POST", "/v1/requests/lease"): "label",
+    ("POST", "/v1/requests/skip"): "label",
+    ("GET", "/v1/requests/{number}/image"): "label",
+    ("GET", "/inbox"): "label",
+    ("GET", "/v1/status"): ANY,
+    ("GET", "/v1/dashboard"): ANY,
+    ("GET", "/v1/verdicts"): ANY,
+    ("GET", "/v1/verdicts/{number}/examples"): ANY,
+    ("GET", "/v1/events"): ANY,
+    ("GET", "/v1/stream"): ANY,
+    ("GET", "/v1/runs"): ANY,
+    ("GET", "/v1/snapshots"): ANY,
+    ("GET", "/metrics"): ANY,
+    ("GET", "/"): ANY,
+    ("GET", "/runs"): ANY,
+    ("GET", "/openapi.json"): ANY,
+    ("POST", "/logout"): ANY,
+    ("GET", "/v1/audit"): "admin",
+    ("POST", "/v1/save"): "admin",
+    ("POST", "/v1/snapshots"): "admin",
+    ("POST", "/v1/rollback"): "admin",
+    ("POST", "/v1/mode"): "admin",
+    ("POST", "/v1/pause"): "admin",
+    ("POST", "/v1/resume"): "admin",
+    ("POST", "/v1/approve"): "admin",
+    ("POST", "/v1/dismiss"): "admin",
+}
+"""Who may use a route; one that is not here, and not open, is for admins."""
+
+HEADERS = [
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        b"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+]
+MAX_CLIENTS = 10_000
+"""whose rates are counted"""
+
+log = logging.getLogger("driftwise.serve")
+
+
+class Guard:
+    """An ASGI application around another one."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        settings: ServeSettings,
+        access: Access,
+        measures: Measures,
+        hosts: frozenset[str] | None,
+    ) -> None:
+        """`hosts`: names that may stand in a Host header; None: any, since callers have tokens."""
+        self._app = app
+        self._settings = settings
+        self._access = access
+        self._measures = measures
+        self._hosts = hosts
+        self._rates = Rates(settings.rate)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            return  # no web sockets here
+        headers = {key.decode("latin1"): value.decode("latin1") for key, value in scope["headers"]}
+        began, code, started = time.perf_counter(), 500, False
+
+        async def send_safely(message: Message) -> None:
+            nonlocal code, started
+            if message["type"] == "http.response.start":
+                code, started = message["status"], True
+                own = {key for key, _ in message.get("headers", ())}
+                safe = [each for each in HEADERS if each[0] not in own]
+                message = {**message, "headers": [*message.get("headers", ()), *safe]}
+            await send(message)
+
+        try:
+            refused = self._refuse(scope, headers)
+            if refused is not None:
+                await _answer(send_safely, *refused)
+            else:
+                if scope["method"] not in SAFE:
+                    receive = self._limited(receive)
+                await self._app(scope, receive, send_safely)
+        except Exception:
+            # Neither the client nor the log gets what the request held.
+            log.exception("a request to %s failed", scope["path"])
+            if not started:
+                await _answer(send_safely, 500, "internal", "internal error; see the log")
+        finally:
+            path = getattr(scope.get("route"), "path", "other")
+            self._measures.add(path, code, time.perf_counter() - began)
+
+    def _refuse(self, scope: Scope, headers: Mapping[str, str]) -> tuple[int, str, str] | None:
+        """Status, kind and message of a refusal; None: go on."""
+        path, method = scope["path"], scope["method"]
+        host = host_name(headers.get("host", ""))
+        if self._hosts is not None and host not in self._hosts and not is_loopback(host):
+            return 421, "host", "this host name is not served here; see --allowed-host"
+        caller = self._access.caller(headers, _cookies(headers))
+        scope.setdefault("state", {})["caller"] = caller
+        client = (scope.get("client") or ("",))[0] if caller is None else caller.name
+        if not self._rates.allows(client):
+            return 429, "rate", "too many requests; try again shortly"
+        is_open = path in OPEN or path.startswith("/static/")
+        if caller is None and not is_open:
+            if method == "GET" and "text/html" in headers.get("accept", ""):
+                return 303, "login", "/login"
+            return 401, "token", "send a token: Authorization: Bearer TOKEN"
+        if method not in SAFE:
+            if not same_origin(headers, scope["scheme"]):
+                return 403, "origin", "changes are taken from pages of this service only"
+            session = None if caller is None else caller.session
+            if session and not self._access.is_csrf_token(session, headers.get(CSRF_HEADER)):
+                return 403, "csrf", f"a page must send the header {CSRF_HEADER}"
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > self._settings.max_body:
+            return 413, "size", f"a request has at most {self._settings.max_body:,} bytes"
+        return None
+
+    def _limited(self, receive: Receive) -> Receive:
+        """The body of a request, of limited size, within a limited time."""
+        deadline = asyncio.get_running_loop().time() + self._settings.body_seconds
+        received, complete = 0, False
+
+        async def receive_limited() -> Message:
+            nonlocal received, complete
+            if complete:
+                return await receive()
+            try:
+                async with asyncio.timeout_at(deadline):
+                    message = await receive()
+            except TimeoutError as error:
+                raise HTTPException(408, "the request took too long to come") from error
+            if message["type"] == "http.request":
+                received += len(message.get("body", b""))
+                complete = not message.get("more_body", False)
+                if received > self._settings.max_body:
+                    raise HTTPException(
+                        413, f"a request has at most {self._settings.max_body:,} bytes"
+                    )
+            return message
+
+        return receive_limited
+
+
+class Rates:
+    """A bucket of tokens for each client: `rate` come in a second, at most two seconds' worth."""
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self._clients: dict[str, tuple[float, float]] = {}
+
+    def allows(self, client: str) -> bool:
+        """Whether a client may send a request now."""
+        now = time.monotonic()
+        left, since = self._clients.pop(client, (2 * self._rate, now))
+        left = min(2 * self._rate, left + (now - since) * self._rate)
+        allowed = left >= 1
+        self._clients[client] = (left - 1 if allowed else left, now)
+        if len(self._clients) > MAX_CLIENTS:
+            self._clients.pop(next(iter(self._clients)))
+        return allowed
+
+
+def role_needed(method: str, path: str) -> str:
+    """The role that a route needs; `ANY`: every known caller may use it."""
+    if path in OPEN or path.startswith("/static"):
+        return ANY
+    return ROLE_OF.get(("GET" if method == "HEAD" else method, path), "admin")
+
+
+def refuse_unless_allowed(caller: Caller | None, method: str, path: str) -> None:
+    """HTTPException for a caller without the role of a route."""
+    role = role_needed(method, path)
+    if role != ANY and (caller is None or not caller.may(role)):
+        raise HTTPException(403, f"this needs a token with the role {role}")
+
+
+def _cookies(headers: Mapping[str, str]) -> dict[str, str]:
+    if "cookie" not in headers:
+        return {}
+    try:
+        return {name: each.value for name, each in SimpleCookie(headers["cookie"]).items()}
+    except CookieError:
+        return {}
+
+
+async def _answer(send: Send, code: int, kind: str, message: str) -> None:
+    headers: list[Any] = [(b"content-type", b"application/json")]
+    body = as_json({"error": {"kind": kind, "message": message}})
+    if code == 303:
+        headers, body = [(b"location", message.encode())], b""
+    if code == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    if code == 429:
+        headers.append((b"retry-after", b"1"))
+    await send({"type": "http.response.start", "status": code, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,341 @@
+"""What a service remembers of its stream for people: accuracy over time, verdicts, events.
+
+Everything here follows from the requests, so that a replay restores it, and its size is bounded.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from driftwise.live import Event, Observation
+from driftwise.types import Verdict
+
+MAX_BUCKETS = 240
+"""of a curve; beyond that two neighbours become one"""
+FIRST_BUCKET = 20
+"""samples of a bucket at first"""
+MAX_EVENTS, MAX_VERDICTS = 500, 500
+MAX_EXAMPLE_BYTES = 8 * 2**20
+MAX_RECENT = 4000
+"""samples whose prediction is remembered"""
+MIN_CALIBRATED = 30
+"""labelled samples from which on confidence is compared with accuracy"""
+CALIBRATION_DECAY = 0.995
+"""weight of a labelled sample against the next one"""
+
+Count = dict[str, float]
+"""samples, labelled, correct, and the sum of confidences"""
+
+
+def _no_count() -> Count:
+    return {"samples": 0, "labelled": 0, "correct": 0, "confidence": 0.0}
+
+
+@dataclass(kw_only=True)
+class Bucket:
+    """Counts over consecutive samples; by class: labelled ones by label, others by prediction."""
+
+    time: str
+    first: int
+    """the id of the first sample"""
+    total: Count = field(default_factory=_no_count)
+    classes: dict[str, Count] = field(default_factory=dict)
+    offset: float | None = None
+    """accuracy minus mean confidence where labels were known last; None: too few have come"""
+
+    def merged(self, other: Bucket) -> Bucket:
+        """This bucket and the next one."""
+        merged = Bucket(time=self.time, first=self.first, offset=other.offset)
+        for each in (self, other):
+            _add(merged.total, each.total)
+            for label, count in each.classes.items():
+                _add(merged.classes.setdefault(label, _no_count()), count)
+        return merged
+
+
+def _add(total: Count, other: Count) -> None:
+    for name, value in other.items():
+        total[name] += value
+
+
+class Series:
+    """A curve over the whole stream in at most `MAX_BUCKETS` buckets."""
+
+    def __init__(self) -> None:
+        self._size = FIRST_BUCKET
+        self._buckets: list[Bucket] = []
+        self._labelled = [0.0, 0.0, 0.0]
+        """weights, correct ones and confidences of labelled samples, recent ones count most"""
+
+    def add(self, seen: Observation, labels: np.ndarray, time: str) -> None:
+        """Count a batch; `labels`: int64 (samples,), -1 where there is none."""
+        known = seen.predicted >= 0
+        for sample in np.flatnonzero(known):
+            self._add_one(
+                int(seen.ids[sample]),
+                int(labels[sample]),
+                int(seen.predicted[sample]),
+                float(seen.confidence[sample]),
+                time,
+            )
+
+    def _add_one(
+        self, number: int, label: int, predicted: int, confidence: float, time: str
+    ) -> None:
+        if not self._buckets or self._buckets[-1].total["samples"] >= self._size:
+            self._buckets.append(Bucket(time=time, first=number))
+            if len(self._buckets) > MAX_BUCKETS:
+                pairs = zip(self._buckets[::2], self._buckets[1::2], strict=False)
+                odd = self._buckets[-1:] if len(self._buckets) % 2 else []
+                self._buckets = [first.merged(second) for first, second in pairs] + odd
+                self._size *= 2
+        bucket = self._buckets[-1]
+        count = {"samples": 1, "labelled": 0, "correct": 0, "confidence": confidence}
+        if label >= 0:
+            count |= {"labelled": 1, "correct": int(label == predicted)}
+            new = (1.0, float(label == predicted), confidence)
+            self._labelled = [
+                old * CALIBRATION_DECAY + each
+                for old, each in zip(self._labelled, new, strict=True)
+            ]
+        _add(bucket.total, count)
+        name = str(predicted if label < 0 else label)
+        _add(bucket.classes.setdefault(name, _no_count()), count)
+        bucket.offset = self.offset
+
+    @property
+    def offset(self) -> float | None:
+        """How much higher accuracy is than mean confidence, where labels are known."""
+        weight, correct, confidence = self._labelled
+        return (correct - confidence) / weight if weight >= MIN_CALIBRATED else None
+
+    def points(self, label: str | None = None) -> list[dict[str, Any]]:
+        """Accuracy where labels are known, and its estimate from confidence, bucket by bucket."""
+        points = []
+        for bucket in self._buckets:
+            count = bucket.total if label is None else bucket.classes.get(label)
+            if count is None or not count["samples"]:
+                continue
+            estimate = None
+            if bucket.offset is not None:
+                mean = count["confidence"] / count["samples"]
+                estimate = min(1.0, max(0.0, mean + bucket.offset))
+            points.append(
+                {
+                    "time": bucket.time,
+                    "sample": bucket.first,
+                    "samples": int(count["samples"]),
+                    "labelled": int(count["labelled"]),
+                    "accuracy": count["correct"] / count["labelled"] if count["labelled"] else None,
+                    "estimate": estimate,
+                }
+            )
+        return points
+
+    def classes(self) -> list[str]:
+        """All classes on the curve."""
+        return sorted({label for each in self._buckets for label in each.classes}, key=int)
+
+    def totals(self) -> dict[str, Count]:
+        """By class, over the whole stream."""
+        totals: dict[str, Count] = {}
+        for bucket in self._buckets:
+            for label, count in bucket.classes.items():
+                _add(totals.setdefault(label, _no_count()), count)
+        return totals
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes."""
+        buckets = [asdict(each) for each in self._buckets]
+        return {"size": self._size, "buckets": buckets, "labelled": list(self._labelled)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` gave."""
+        self._size = state["size"]
+        self._buckets = [Bucket(**each) for each in state["buckets"]]
+        self._labelled = list(state["labelled"])
+
+
+class History:
+    """Curves, verdicts with examples, events, and the predictions of recent samples."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        """held while anything here changes; readers in other threads hold it, too"""
+        self.series = Series()
+        self.probes: deque[dict[str, Any]] = deque(maxlen=MAX_BUCKETS)
+        self.verdicts: deque[dict[str, Any]] = deque(maxlen=MAX_VERDICTS)
+        self.events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
+        self.examples: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        """by number of the verdict"""
+        self.texts: dict[int, str] = {}
+        """what people read instead of a sample, by id"""
+        self.recent: dict[int, tuple[int, float]] = {}
+        """predicted class and confidence by id"""
+        self.num_events = 0
+        self.num_verdicts = 0
+        self.time = ""
+        """of the request that is being applied"""
+
+    def add_event(self, event: Event) -> None:
+        """Record an event of the live learner; what comes with every batch is left out."""
+        if event.kind in ("observed", "saved"):
+            return
+        details = {name: value for name, value in event.details.items() if name != "verdicts"}
+        self.note(event.kind, **details)
+
+    def note(self, kind: str, **details: Any) -> None:
+        """Record something that happened."""
+        with self.lock:
+            self.num_events += 1
+            self.events.append(
+                {"number": self.num_events, "kind": kind, "time": self.time, "details": details}
+            )
+
+    def add(self, seen: Observation, labels: np.ndarray, texts: list[str] | None) -> None:
+        """Record a batch; `labels`: int64 (samples,), -1 where there is none."""
+        with self.lock:
+            self._add(seen, labels, texts)
+
+    def _add(self, seen: Observation, labels: np.ndarray, texts: list[str] | None) -> None:
+        self.series.add(seen, labels, self.time)
+        for number, predicted, confidence in zip(
+            seen.ids.tolist(), seen.predicted.tolist(), seen.confidence.tolist(), strict=True
+        ):
+            self.recent[number] = (predicted, confidence)
+        for number, text in zip(seen.ids.tolist(), texts or (), strict=False):
+            self.texts[number] = text
+        for kept in (self.recent, self.texts):
+            for number in list(kept)[: max(0, len(kept) - MAX_RECENT)]:
+                del kept[number]
+        for verdict in seen.verdicts:
+            self._add_verdict(verdict, seen)
+
+    def add_probe(self, labels: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
+        """Record how many of some labelled samples were predicted correctly."""
+        correct = labels == predicted
+        by_class = {
+            str(label): [int((labels == label).sum()), int(correct[labels == label].sum())]
+            for label in np.unique(labels)
+        }
+        probe = {
+            "time": self.time,
+            "sample": max(self.recent, default=-1) + 1,
+            "samples": len(labels),
+            "correct": int(correct.sum()),
+            "classes": by_class,
+        }
+        with self.lock:
+            self.probes.append(probe)
+        return probe
+
+    def _add_verdict(self, verdict: Verdict, seen: Observation) -> None:
+        self.num_verdicts += 1
+        names = (
+            "drifted",
+            "score",
+            "p_value",
+            "threshold",
+            "num_reference",
+            "num_current",
+            "reason",
+            "harm",
+            "harm_error",
+            "harm_unlabelled",
+            "share",
+            "share_error",
+            "spared",
+        )
+        line = {
+            "number": self.num_verdicts,
+            "time": self.time,
+            "sample": int(seen.ids[-1]) if len(seen.ids) else None,
+            "label": verdict.label,
+            **{name: getattr(verdict, name) for name in names},
+            "has_examples": False,
+        }
+        if verdict.drifted and verdict.label in seen.examples:
+            self.examples[self.num_verdicts] = seen.examples[verdict.label]
+            line["has_examples"] = True
+            self._drop_examples()
+        self.verdicts.append(line)
+
+    def _drop_examples(self) -> None:
+        """The oldest examples go once they take too much memory."""
+        sizes = {
+            number: before.nbytes + after.nbytes
+            for number, (before, after) in self.examples.items()
+        }
+        for number in list(self.examples)[:-1]:
+            if sum(sizes[each] for each in self.examples) <= MAX_EXAMPLE_BYTES:
+                break
+            del self.examples[number]
+            for line in self.verdicts:
+                line["has_examples"] = line["has_examples"] and line["number"] != number
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes."""
+        return {
+            "series": self.series.state_dict(),
+            "probes": list(self.probes),
+            "verdicts": [dict(each) for each in self.verdicts],
+            "events": [dict(each) for each in self.events],
+            "examples": {
+                number: [torch.from_numpy(each) for each in pair]
+                for number, pair in self.examples.items()
+            },
+            "texts": dict(self.texts),
+            "recent": {
+                "ids": torch.tensor(list(self.recent), dtype=torch.int64),
+                "predicted": torch.tensor([e[0] for e in self.recent.values()], dtype=torch.int64),
+                "confidence": torch.tensor([each[1] for each in self.recent.values()]),
+            },
+            "num_events": self.num_events,
+            "num_verdicts": self.num_verdicts,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` gave."""
+        self.series.load_state_dict(state["series"])
+        for name in ("probes", "verdicts", "events"):
+            kept = getattr(self, name)
+            kept.clear()
+            kept.extend(dict(each) for each in state[name])
+        self.examples = {
+            number: (_array(before), _array(after))
+            for number, (before, after) in state["examples"].items()
+        }
+        self.texts = dict(state["texts"])
+        recent = state["recent"]
+        pairs = zip(recent["predicted"].tolist(), recent["confidence"].tolist(), strict=True)
+        self.recent = dict(zip(recent["ids"].tolist(), pairs, strict=True))
+        self.num_events, self.num_verdicts = state["num_events"], state["num_verdicts"]
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    array: np.ndarray = tensor.numpy()
+    return array
+
+
+def plain(value: Any) -> Any:
+    """As JSON can hold it: no NaN or infinity, no numbers of numpy's."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | deque | set | frozenset):
+        return [plain(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,198 @@
+"""From options to a running server."""
+
+from __future__ import annotations
+
+import inspect
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from driftwise.config.custom import CustomPart, is_import_path
+from driftwise.errors import RunFailure, UserError
+from driftwise.live import LiveLearner
+from driftwise.serve.access import Access, is_loopback
+from driftwise.serve.service import Service, no_labels_yet
+from driftwise.serve.settings import ServeSettings
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from driftwise.serve.views import RunsView
+
+MAX_CONNECTIONS = 1000
+STOP_SECONDS = 5
+"""that open connections have to end when the service is stopped"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learning:
+    """What a service learns with."""
+
+    network: str | None = None
+    """a backbone's name, or the import path of one, or of a function that makes a torch module"""
+    model: Path | None = None
+    """the folder of a run or a live learner whose network is the first one"""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """of the live learner"""
+
+    def __post_init__(self) -> None:
+        if (self.network is None) == (self.model is None):
+            raise UserError("give either a network, by name or import path, or a model's folder")
+
+    def class_names(self) -> tuple[str, ...]:
+        """Those of the model; none of a network."""
+        if self.model is None:
+            return ()
+        from driftwise.runs.predictor import load
+
+        return load(self.model).class_names
+
+    def make(self, folder: Path) -> LiveLearner:
+        """A new live learner."""
+        return LiveLearner(
+            self._network(), labels=no_labels_yet, folder=folder, **dict(self.settings)
+        )
+
+    def load(self, folder: Path) -> LiveLearner:
+        """The live learner in a folder, as it was saved."""
+        network = self._network()
+        module = None if isinstance(network, str) else network
+        return LiveLearner.load(folder, module, labels=no_labels_yet, trust_imports=True)
+
+    def _network(self) -> nn.Module | str:
+        if self.model is not None:
+            from driftwise.runs.predictor import load
+
+            return load(self.model).network
+        assert self.network is not None
+        if not is_import_path(self.network):
+            return self.network
+        part = CustomPart("backbone", self.network)
+        factory = part.factory()
+        required = [
+            name
+            for name, each in inspect.signature(factory).parameters.items()
+            if each.default is inspect.Parameter.empty
+            and each.kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        ]
+        if required:  # made for the first samples, like every backbone
+            return self.network
+        made: nn.Module = part.call(factory)
+        return made
+
+
+def open_service(
+    folder: Path,
+    learning: Learning,
+    settings: ServeSettings | None = None,
+    *,
+    mode: str | None = None,
+    skip: Sequence[int] = (),
+) -> Service:
+    """A service in a folder, new or as it was left; `mode` is that of a new one."""
+
+    def make(path: Path) -> LiveLearner:
+        live = learning.make(path)
+        if mode is not None:
+            live.mode = mode  # type: ignore[assignment]
+            live.save()  # a replay begins with it, too
+        return live
+
+    return Service(folder, make, learning.load, settings, skip=skip)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """Where a service listens, and who may talk to it."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    tokens: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    allowed_hosts: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not is_loopback(self.host) and self.tokens is None:
+            raise UserError(
+                f"{self.host} can be reached from other machines: give tokens=FILE, or keep "
+                "127.0.0.1"
+            )
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise UserError("tls_cert and tls_key go together; give both or none")
+        for file in filter(None, (self.tls_cert, self.tls_key)):
+            if not file.is_file():
+                raise UserError(f"there is no file {file}")
+
+    @property
+    def scheme(self) -> str:
+        """http or https."""
+        return "http" if self.tls_cert is None else "https"
+
+    def access(self) -> Access:
+        """The tokens of the file."""
+        return Access() if self.tokens is None else Access.from_file(self.tokens)
+
+
+def run_server(
+    service: Service,
+    address: Address,
+    *,
+    runs: RunsView | None = None,
+    started: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Serve until the process is asked to stop, then finish and save.
+
+    `started` is called with the URL once requests are taken.
+    """
+    try:
+        import uvicorn
+
+        from driftwise.serve.api import make_app
+    except ImportError as error:
+        raise UserError(f"serving needs {error.name}: pip install 'driftwise[serve]'") from error
+
+    access = address.access()
+    app = make_app(
+        service,
+        access=access,
+        hosts=None if access.has_tokens else frozenset(address.allowed_hosts),
+        runs=runs,
+    )
+    config = uvicorn.Config(
+        app,
+        host=address.host,
+        port=address.port,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        ws="none",
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_graceful_shutdown=STOP_SECONDS,
+        ssl_certfile=address.tls_cert and str(address.tls_cert),
+        ssl_keyfile=address.tls_key and str(address.tls_key),
+    )
+    listener = _bound(address)
+    try:
+        started(f"{address.scheme}://{address.host}:{listener.getsockname()[1]}")
+        uvicorn.Server(config).run(sockets=[listener])
+    finally:
+        listener.close()
+        service.close()
+
+
+def _bound(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address.host, address.port))
+    except OSError as error:
+        listener.close()
+        raise RunFailure(
+            f"cannot listen on {address.host}:{address.port}: {error.strerror or error}"
+        ) from error
+    return listener

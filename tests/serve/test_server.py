@@ -1,0 +1,183 @@
+"""The command and its client: started, killed, started again, over a real socket."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from serve_tools import CHANGING, batch
+
+import driftwise
+from driftwise.cli.main import command
+from driftwise.errors import UserError
+from driftwise.serve import Address, Learning, ServiceError
+
+pytest.importorskip("uvicorn")
+
+COMMAND = [sys.executable, "-m", "driftwise", "serve", "--port", "0"]
+MLP = ["--network", "mlp", "--set", "detector=mmd", "--set", "check_rows=20"]
+
+
+@contextlib.contextmanager
+def serving(*flags: str) -> Iterator[tuple[subprocess.Popen[str], driftwise.Client]]:
+    """A server process, and a client of it."""
+    process = subprocess.Popen(
+        [*COMMAND, *flags],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert process.stdout is not None
+    try:
+        line = ""
+        while not line.startswith("serving at "):
+            line = process.stdout.readline()
+            assert line, "the server ended"
+        with driftwise.Client(line.removeprefix("serving at ").strip()) as client:
+            client.wait_until_ready()
+            yield process, client
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_killed_at_any_moment_it_has_all_that_was_acknowledged(tmp_path: Path) -> None:
+    flags = [*MLP, "--folder", str(tmp_path / "state")]
+    with serving(*flags) as (process, client):
+        for number in range(4):
+            x, y = batch(number)
+            seen = client.observe(x, y if number < 3 else None)
+        client.label(seen.ids[:3], y[:3])
+        process.kill()
+    with serving(*flags) as (process, client):
+        status = client.status()
+        assert (status["samples"], status["applied"]) == (40, 5)
+        assert client.observe(*batch(4)).ids == list(range(40, 50))
+        with pytest.raises(ServiceError, match="has not come yet") as error:
+            client.label([99], [0])
+        assert error.value.status == 422
+        client.save("test")
+        assert [each["reason"] for each in client.snapshots()][-1] == "request"
+        client.set_mode("ask", "careful")
+        client.pause()
+        client.resume()
+        client.approve()
+        client.dismiss()
+        client.roll_back(client.snapshots()[-1]["number"])
+        assert client.status()["mode"] == "ask"
+        predicted = client.predict(CHANGING.images[:4])
+        assert predicted.predicted.shape == (4,)
+        assert predicted.probabilities.shape[0] == 4
+        assert client.predict(CHANGING.images[0]).predicted.shape == (1,)
+        Image.fromarray(CHANGING.images[0, :, :, 0]).save(tmp_path / "a.png")
+        files = client.predict_files([tmp_path / "a.png"] * 2)
+        assert (files.predicted == predicted.predicted[0]).all()
+        assert 0 <= client.probe(*batch(7)) <= 1
+        assert client.requests() == []
+        assert "driftwise_samples_total 50" in client.metrics()
+        assert client.events()[-1]["kind"] == "rolled_back"
+        assert client.verdicts() == []
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0  # finished and saved
+
+
+def test_a_network_of_ones_own_and_a_model_of_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_networks.py").write_text(
+        "from torch import nn\n"
+        "def make():\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, 5))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    learning = Learning(network="my_networks:make")
+    with learning.make(tmp_path / "a") as live:
+        live.observe(*batch(0))
+    with learning.load(tmp_path / "a") as live:
+        assert live.num_samples == 10
+    config = driftwise.RunConfig(num_tasks=2, epochs=1)
+    driftwise.run(config, tmp_path / "run")
+    model = Learning(model=tmp_path / "run")
+    assert model.class_names() == tuple(map(str, range(10)))
+    with model.make(tmp_path / "b") as live:
+        expected = driftwise.load(tmp_path / "run").predict(CHANGING.images[:50])
+        assert (live.predict(CHANGING.images[:50]) == expected).all()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--network", "mlp"], "--folder says where"),
+        (["--folder", "x"], "either a network"),
+        (["--network", "mlp", "--folder", "x", "--host", "0.0.0.0"], "other machines"),
+        (["--network", "mlp", "--folder", "x", "--tls-cert", "c"], "go together"),
+        (["--network", "nlp", "--folder", "x"], "did you mean 'mlp'"),
+        (["--network", "mlp", "--folder", "x", "--set", "lr"], "NAME=VALUE"),
+        (["--network", "mlp", "--folder", "x", "--set", "lerning=1"], "setting of a live learner"),
+        (["--network", "mlp", "--folder", "x", "--tokens", "none"], "cannot read the tokens"),
+        (["--runs", "none"], "is no folder"),
+        (["demo", "--network", "mlp"], "brings its own"),
+        (["dmeo"], "demo"),
+    ],
+)
+def test_refusals(
+    flags: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command(["serve", *flags]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "holds no token"),
+        ("admin eva", "got 2 words"),
+        ("king eva 12345678901234567890", "unknown role 'king'"),
+        ("admin eva short", "at least 20 letters"),
+    ],
+)
+def test_refused_token_files(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "tokens").write_text(text)
+    with pytest.raises(UserError, match=message) as error:
+        Address(tokens=tmp_path / "tokens").access()
+    assert "short" not in str(error.value)
+
+
+def test_tokens_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text(
+        "# who\nadmin eva 12345678901234567890\npredict,observe bot abcdefghijklmnopqrstu # x\n"
+    )
+    access = Address(host="0.0.0.0", tokens=tmp_path / "tokens").access()
+    caller = access.caller({"authorization": "Bearer abcdefghijklmnopqrstu"}, {})
+    assert caller is not None
+    assert (caller.name, caller.may("observe"), caller.may("label")) == ("bot", True, False)
+    assert access.caller({"authorization": "Bearer abcdefghijklmnopqrst"}, {}) is None
+    assert access.caller({"authorization": "Basic abcdefghijklmnopqrstu"}, {}) is None
+
+
+def test_a_client_needs_a_url() -> None:
+    with pytest.raises(UserError, match="such as http"):
+        driftwise.Client("localhost")
+    with pytest.raises(UserError, match="arrays of numbers"):
+        driftwise.Client().predict(np.array(["a"]))
+
+
+def test_the_client_does_not_load_torch() -> None:
+    code = "import sys, driftwise; driftwise.Client(); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,312 @@
+"""What is acknowledged is kept and applied once, in order; predictions never wait."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from same_state import same
+from serve_tools import CHANGING, batch, open_service, state_of
+
+from driftwise.errors import RunFailure, UserError
+from driftwise.live.engine import BatchOutcome, LiveEngine
+from driftwise.serve.service import Conflict, Overloaded, Service, Unavailable
+
+SECONDS = 30
+
+
+def feed(service: Service, start: int, stop: int, *, labelled: int = 35) -> None:
+    for number in range(start, stop):
+        x, y = batch(number)
+        service.observe(x, y if number < labelled else None).result(SECONDS)
+
+
+def answer_all(service: Service, by: str = "local") -> int:
+    """Right answers to all that is asked; how many."""
+    cards = service.board.cards()
+    if cards:
+        ids = [card.id for card in cards]
+        service.label(ids, [int(CHANGING.labels[each]) for each in ids], by=by).result(SECONDS)
+    return len(cards)
+
+
+def crashed_copy(service: Service, to: Path) -> Path:
+    """The folder as a crash at this moment would leave it."""
+    shutil.copytree(service.folder, to)
+    return to
+
+
+def test_after_a_crash_the_state_is_that_of_an_undisturbed_service(tmp_path: Path) -> None:
+    with open_service(tmp_path / "a") as straight:
+        feed(straight, 0, 56)
+        assert straight.live.status["waiting"]
+        assert answer_all(straight) > 0
+        feed(straight, 56, 58)
+        expected = state_of(straight)
+    service = open_service(tmp_path / "b")
+    feed(service, 0, 20)
+    service.submit("save").result(SECONDS)
+    feed(service, 20, 40)
+    folder = crashed_copy(service, tmp_path / "c")
+    service.close()
+    again = open_service(folder)
+    assert "20 requests of the log were applied again" in again.notes
+    feed(again, 40, 56)
+    answer_all(again)
+    folder = crashed_copy(again, tmp_path / "d")
+    again.close()
+    with open_service(folder) as last:
+        feed(last, 56, 58)
+        found = state_of(last)
+    # One change more: the request to save.
+    assert found.pop("applied") == expected.pop("applied") + 1
+    assert same(found, expected)
+
+
+def test_a_crash_before_the_first_save_loses_nothing(tmp_path: Path) -> None:
+    service = open_service(tmp_path / "a")
+    feed(service, 0, 3)
+    folder = crashed_copy(service, tmp_path / "b")
+    with open_service(folder) as again:
+        assert same(state_of(again), state_of(service))
+        assert again.notes == ["3 requests of the log were applied again"]
+    service.close()
+
+
+def test_closed_and_opened_again_it_goes_on(tmp_path: Path) -> None:
+    with open_service(tmp_path) as service:
+        feed(service, 0, 5)
+        expected = state_of(service)
+    with open_service(tmp_path) as again:
+        assert again.notes == []
+        assert same(state_of(again), expected)
+
+
+def test_a_damaged_state_is_replaced_by_the_one_before_and_the_log(tmp_path: Path) -> None:
+    with open_service(tmp_path / "a") as service:
+        for start in (0, 2, 4):
+            feed(service, start, start + 2)
+            service.submit("save").result(SECONDS)
+        feed(service, 6, 8)
+        expected = state_of(service)
+        folder = crashed_copy(service, tmp_path / "copy")
+    (folder / "learner" / "checkpoint.safetensors").write_bytes(b"damaged")
+    with open_service(folder) as again:
+        assert any("going on from the checkpoint before it" in each for each in again.notes)
+        assert same(state_of(again), expected)
+
+
+def test_a_repeated_key_has_no_effect_also_after_a_restart(tmp_path: Path) -> None:
+    x, y = batch(0)
+    with open_service(tmp_path) as service:
+        first = service.observe(x, y, key="a").result(SECONDS)
+        assert service.observe(x, y, key="a").result(SECONDS) == first
+        assert service.live.num_samples == 10
+    with open_service(tmp_path) as again:
+        assert again.observe(x, y, key="a").result(SECONDS)["ids"] == first["ids"]
+        assert again.live.num_samples == 10
+
+
+def test_if_the_log_cannot_be_written_a_change_is_refused_and_not_applied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_service(tmp_path) as service:
+        feed(service, 0, 2)
+        before = state_of(service)
+
+        def fail(_: int) -> None:
+            raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", fail)
+            with pytest.raises(Unavailable, match="No space left"):
+                service.observe(*batch(2))
+        assert same(state_of(service), before)
+        feed(service, 2, 3)
+        assert service.live.num_samples == 30
+
+
+def test_too_many_waiting_changes_are_refused_before_they_are_logged(tmp_path: Path) -> None:
+    with open_service(tmp_path, max_waiting=2) as service:
+        feed(service, 0, 1)
+        blocked, entered = threading.Event(), threading.Event()
+
+        def wait(_: object) -> None:
+            entered.set()
+            blocked.wait(SECONDS)
+
+        service.live.on("observed", wait)
+        futures = [service.observe(*batch(1))]
+        entered.wait(SECONDS)
+        futures += [service.observe(*batch(number)) for number in (2, 3)]
+        with pytest.raises(Overloaded):
+            service.observe(*batch(4))
+        # Predictions go on meanwhile.
+        assert service.predict(batch(5)[0]).shape == (10, 5)
+        blocked.set()
+        assert [each.result(SECONDS)["number"] for each in futures] == [2, 3, 4]
+
+
+def test_a_refused_batch_is_reported_and_the_next_one_is_taken(tmp_path: Path) -> None:
+    with open_service(tmp_path / "a") as service:
+        feed(service, 0, 1)
+        with pytest.raises(UserError, match="of shape"):
+            service.observe(np.zeros((2, 4, 4, 1), dtype=np.uint8)).result(SECONDS)
+        feed(service, 1, 2)
+        assert service.live.num_samples == 20
+        folder = crashed_copy(service, tmp_path / "copy")
+        with open_service(folder) as again:
+            assert same(state_of(again), state_of(service))
+
+
+def test_a_request_that_breaks_the_learner_can_be_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = open_service(tmp_path / "a")
+    feed(service, 0, 2)
+
+    check = LiveEngine._check
+
+    def fail(engine: LiveEngine, outcome: BatchOutcome) -> None:
+        if outcome.next_id == 30:
+            raise MemoryError("no memory")
+        check(engine, outcome)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LiveEngine, "_check", fail)
+        with pytest.raises(RunFailure, match="broken off"):
+            service.observe(*batch(2)).result(SECONDS)
+        assert not service.ready
+        with pytest.raises(Unavailable, match="restart the service"):
+            service.observe(*batch(2))
+        assert service.predict(batch(0)[0]).shape == (10, 5)
+        service.close()
+        stuck = open_service(tmp_path / "a")
+        assert any("--skip-request 3" in each for each in stuck.notes)
+        stuck.close()
+    with open_service(tmp_path / "a", skip=(3,)) as again:
+        assert again.ready
+        assert again.live.num_samples == 20
+        feed(again, 2, 3)
+
+
+def test_labels_of_people_realign_a_drifted_class(tmp_path: Path) -> None:
+    with open_service(tmp_path) as service:
+        feed(service, 0, 60)
+        status = service.live.status
+        assert status["waiting"]
+        assert len(service.board) == status["open_requests"] > 10
+        shown = {card.predicted for card in service.board.cards()}
+        assert shown & set(status["waiting"])
+        answer_all(service, by="anna")
+        assert service.board.cards() == []
+        feed(service, 60, 62)
+        assert service.live.counters.count("driftwise_adaptations_total 0") == 0
+        assert service.live.status["labels"]["adaptation"] > 10
+        drifted = [line for line in service.history.verdicts if line["drifted"]]
+        assert drifted[0]["has_examples"]
+        assert service.audit.tail(1)[0]["by"] == "anna"
+
+
+def test_ask_and_pause_hold_adaptations_and_approval_releases_them(tmp_path: Path) -> None:
+    with open_service(tmp_path) as service:
+        feed(service, 0, 40)
+        service.submit("pause", by="eva", reason="night").result(SECONDS)
+        feed(service, 40, 60)
+        held = service.live.held
+        assert held
+        assert len(service.board) == 0
+        with pytest.raises(Conflict, match="paused"):
+            service.submit("approve", classes=None).result(SECONDS)
+        service.submit("mode", mode="ask").result(SECONDS)
+        with pytest.raises(Conflict, match="does not wait"):
+            service.submit("approve", classes=[77]).result(SECONDS)
+        service.submit("approve", classes=[held[0]], reason="seen").result(SECONDS)
+        assert held[0] not in service.live.held
+        assert len(service.board) > 0
+        assert [each["reason"] for each in service.snapshots.list()] == ["before an adaptation"]
+        line = next(each for each in service.audit.tail(10) if each["action"] == "pause")
+        assert (line["by"], line["reason"]) == ("eva", "night")
+        service.submit("resume").result(SECONDS)
+        with pytest.raises(UserError, match="unknown mode"):
+            service.submit("mode", mode="x").result(SECONDS)
+
+
+def test_a_roll_back_predicts_as_then_and_survives_a_crash(tmp_path: Path) -> None:
+    with open_service(tmp_path / "a") as service:
+        feed(service, 0, 6)
+        service.submit("save").result(SECONDS)
+        (snapshot,) = service.snapshots.list()
+        before = service.predict(batch(9)[0])
+        feed(service, 10, 20)
+        assert (service.predict(batch(9)[0]) != before).any()
+        service.submit("rollback", to=snapshot["number"], reason="worse").result(SECONDS)
+        assert (service.predict(batch(9)[0]) == before).all()
+        assert service.observe(*batch(9)).result(SECONDS)["ids"][0] == 160
+        folder = crashed_copy(service, tmp_path / "copy")
+        with open_service(folder) as again:
+            assert same(state_of(again), state_of(service))
+        with pytest.raises(UserError, match="no snapshot 99; there are 7"):
+            service.submit("rollback", to=99).result(SECONDS)
+
+
+def test_only_the_newest_snapshots_are_kept(tmp_path: Path) -> None:
+    with open_service(tmp_path, max_snapshots=2) as service:
+        for number in range(4):
+            feed(service, number, number + 1)
+            service.submit("save").result(SECONDS)
+        assert [each["number"] for each in service.snapshots.list()] == [6, 8]
+        assert len(list((tmp_path / "snapshots").iterdir())) == 4
+
+
+def test_the_log_is_cut_when_the_state_is_saved_by_time(tmp_path: Path) -> None:
+    with open_service(tmp_path, save_seconds=0.05, log_bytes=100) as service:
+        feed(service, 0, 8)
+        assert service._saved > 0
+        assert service._log.num_bytes < 8 * 900
+
+
+def test_a_correction_reaches_the_learner(tmp_path: Path) -> None:
+    with open_service(tmp_path) as service:
+        feed(service, 0, 60)
+        ids = [card.id for card in service.board.cards()]
+        service.label(ids[:1], [0]).result(SECONDS)
+        service.label(ids[:1], [4], correct=True).result(SECONDS)
+        window = service.live._engine.window  # type: ignore[union-attr]
+        learned = window.learned.samples()
+        assert learned.labels[learned.ids == ids[0]].tolist() == [4]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda s: s.observe(np.zeros((9, 8, 8, 1), np.uint8)), "at most 8 samples"),
+        (lambda s: s.observe(batch(0, 8)[0], [0]), "a label for each of 8"),
+        (lambda s: s.observe(batch(0, 8)[0], texts=["a"]), "a text for each of 8"),
+        (lambda s: s.label([99], [0]), "sample 99 has not come yet"),
+        (lambda s: s.label([0], [-7]), "labels are 0 or more"),
+        (lambda s: s.label([0], [10**6]), "labels are at most"),
+        (lambda s: s.probe(batch(0, 8)[0], None), "a label for each"),
+        (lambda s: s.submit("nonsense"), "unknown change"),
+    ],
+)
+def test_refusals(tmp_path: Path, call: Any, message: str) -> None:
+    with open_service(tmp_path, max_batch=8) as service:
+        service.observe(*batch(0, 8)).result(SECONDS)
+        with pytest.raises(UserError, match=message):
+            call(service).result(SECONDS)
+
+
+def test_a_probe_is_scored_and_not_learned(tmp_path: Path) -> None:
+    with open_service(tmp_path) as service:
+        feed(service, 0, 20)
+        before = state_of(service)["parts"]
+        x, y = batch(30)
+        found = service.probe(x, y).result(SECONDS)
+        assert found["correct"] == (service.live.predict(x) == y).sum()
+        assert same(state_of(service)["parts"], before)
