@@ -104,7 +104,7 @@ class HybridLearner:
     >>> head = dw.models.seeded(dw.models.MLP, input_shape=(6, 1, 1), num_classes=3, seed=0)
     >>> learner = HybridLearner(
     ...     dw.AnalyticLearner(dw.methods.SLDA()),
-    ...     dw.Learner(head, dw.methods.DERpp(), buffer=dw.AnyBuffer(60), lr=0.05),
+    ...     dw.Learner(head, dw.methods.DERpp(), buffer=dw.ReplayBuffer(60), lr=0.05),
     ... )
     """
 
