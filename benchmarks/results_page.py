@@ -27,6 +27,7 @@ from driftwise.reproduce.paper_table import TableCell, paper_table
 from driftwise.reproduce.places import grouped
 
 ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "results" / "tables"
 PAGE = ROOT / "docs" / "results.md"
 FIGURE = ROOT / "docs" / "images" / "results-scatter.png"
 NAMES = {
@@ -182,24 +183,33 @@ def put(page: str, mark: str, lines: Sequence[str]) -> str:
     return re.sub(pattern, lambda m: m[1] + "\n".join(lines) + "\n" + m[2], page, flags=re.DOTALL)
 
 
-def main() -> None:
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "results" / "tables"
+def found_in(folder: Path) -> tuple[list[Sweep], dict[str, tuple[Sweep, Beside]]]:
+    """All sweeps of a folder, and the paper's tables among them that have runs."""
     sweeps = [read_sweep(file) for file in sorted((folder / "sweeps").glob("*.json"))]
-    tables = {sweep.reproduces: sweep for sweep in sweeps if sweep.reproduces in TABLES}
-    found = {n: (tables[n], beside(tables[n])) for n in TABLES if n in tables}
-    found = {name: each for name, each in found.items() if each[1].cells}
-    page = PAGE.read_text()
-    page = put(page, "summary", summary_lines(found))
-    page = put(page, "costs", cost_lines(found))
+    tables = {sweep.name.split("-")[0]: sweep for sweep in sweeps if is_plain(sweep)}
+    found = {name: (tables[name], beside(tables[name])) for name in TABLES if name in tables}
+    return sweeps, {name: each for name, each in found.items() if each[1].cells}
+
+
+def is_plain(sweep: Sweep) -> bool:
+    """Whether a sweep is a table with the usual detection."""
+    return sweep.name in {f"{sweep.reproduces}-tables{end}" for end in ("", "-fast")}
+
+
+def page_of(text: str, folder: Path) -> str:
+    """The page with what a folder of sweeps holds between its marks."""
+    sweeps, found = found_in(folder)
+    text = put(text, "summary", summary_lines(found))
+    text = put(text, "costs", cost_lines(found))
     parts = []
     for name, (sweep, _) in found.items():
         parts += [f"### {NAMES[name]}", "", sweep.scale_note, "", *table_lines(sweep), ""]
-    page = put(page, "tables", parts)
-    page = put(page, "claims", claim_lines(sweeps))
-    page = put(page, "leaderboard", board(sweeps).markdown().strip().splitlines())
-    PAGE.write_text(page)
-    draw(found)
+    text = put(text, "tables", parts)
+    text = put(text, "claims", claim_lines(sweeps))
+    return put(text, "leaderboard", board(sweeps).markdown().strip().splitlines())
 
 
 if __name__ == "__main__":
-    main()
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS
+    PAGE.write_text(page_of(PAGE.read_text(), folder))
+    draw(found_in(folder)[1])

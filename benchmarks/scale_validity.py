@@ -3,9 +3,10 @@ and strategies can differ.
 
     python benchmarks/scale_validity.py [--scale tables] [--tables 1 2 3 4] [--workers 1]
 
-For each table: ER on a development seed, both buffers, without drift and with both numbers of drifts
-under vanilla, fr and amr. The evidence is kept in results/scale_validity.json, one entry per scale,
-table and number of drifts; `tests/docs/test_scales.py` checks it. Runs that are done are not made again.
+For each table: ER on a development seed, without drift with both buffers, and with both numbers of
+drifts under vanilla, fr and amr with the small one, where differences are hardest to see. The
+evidence is kept in results/scale_validity.json, one entry per scale, table and number of drifts;
+`tests/docs/test_results.py` checks it. Runs that are done are not made again.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def entries(table: str, results: Sequence[tuple[Mapping[str, Any], dict[str, Any
     }
     found = []
     for drifts in sorted({drifts for _, drifts, _ in by_place if drifts}):
-        shares, rates, faas = {}, [], {}
+        shares = {}
         for buffer in BUFFERS:
             plain = by_place[buffer, 0, "vanilla"]
             paper = find(
@@ -61,21 +62,20 @@ def entries(table: str, results: Sequence[tuple[Mapping[str, Any], dict[str, Any
             )
             assert paper is not None
             shares[buffer] = round(plain["faa"] / paper.faa, 3)
-            adapted = {a: by_place[buffer, drifts, a] for a in ("vanilla", "fr", "amr")}
-            rates += [result["detection"]["tpr"] for result in adapted.values()]
-            faas[buffer] = {a: round(result["faa"], 2) for a, result in adapted.items()}
+        adapted = {a: by_place[BUFFERS[0], drifts, a] for a in ("vanilla", "fr", "amr")}
+        rate = min(result["detection"]["tpr"] for result in adapted.values())
+        faa = {a: round(result["faa"], 2) for a, result in adapted.items()}
+        differ = len({*faa.values()}) == len(faa)
         found.append(
             {
                 "table": table,
                 "num_drifts": drifts,
                 "seed": SEED,
-                "tpr": min(rates),
+                "tpr": rate,
                 "share_of_published_without_drift": shares,
-                "faa": faas,
-                "differ": any(len({*by.values()}) == 3 for by in faas.values()),
-                "valid": min(rates) >= FOUND
-                and min(shares.values()) >= SHARE
-                and any(len({*by.values()}) == 3 for by in faas.values()),
+                "faa": faa,
+                "differ": differ,
+                "valid": rate >= FOUND and min(shares.values()) >= SHARE and differ,
             }
         )
     return found
@@ -92,7 +92,12 @@ def main() -> None:
         out = options.out or Path(folder)
         for number in options.tables:
             plan = plan_of(f"table{number}", options.scale)
-            runs = [run for run in plan.runs if run.place["method"] == "er"]
+            runs = [
+                run
+                for run in plan.runs
+                if run.place["method"] == "er"
+                and (run.place["buffer_size"] == BUFFERS[0] or not run.place["num_drifts"])
+            ]
             with Pool(options.workers, overview.progress) as engine:
                 summary = carry_out(runs, out, engine, overview)
             if summary.failed:
