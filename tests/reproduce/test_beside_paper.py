@@ -14,7 +14,7 @@ from driftwise.reproduce.published import find, table
 
 
 def published(place: Place) -> float:
-    cell = find(**{key: place[key] for key in place})  # type: ignore[arg-type]
+    cell = find(**{key: place[key] for key in place})
     return -1.0 if cell is None else cell.faa
 
 

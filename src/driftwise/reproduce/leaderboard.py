@@ -114,9 +114,15 @@ def _standing(
     common = set.intersection(*({run.seed for run in runs} for runs in by_cell.values()))
     by_seed = [value for seed in sorted(common) if (value := mean(faa, seed)) is not None]
     gains = [
-        statistics.fmean(run.run.faa - floor[method, cell][run.seed] for run in paired)
+        statistics.fmean((run.run.faa or 0.0) - floor[method, cell][run.seed] for run in paired)
         for cell, runs in by_cell.items()
-        if (paired := [r for r in runs if r.seed in floor.get((method, cell), {})])
+        if (
+            paired := [
+                run
+                for run in runs
+                if run.run.faa is not None and run.seed in floor.get((method, cell), {})
+            ]
+        )
     ]
     overall = mean(faa)
     assert overall is not None, "a finished run has an accuracy"
