@@ -15,12 +15,13 @@ import time
 import numpy as np
 import torch
 
-from driftwise.config.registry import encoder_maker
 from driftwise.datasets.library import find
 from driftwise.datasets.readers.folders import read_folder
 from driftwise.detect import EncoderContext
-from driftwise.detect.standalone import DriftDetector, no_learner
+from driftwise.detect.standalone import DriftDetector
+from driftwise.encoders.base import no_learner
 from driftwise.encoders.encoding_cache import Cached
+from driftwise.encoders.loading import maker_of
 from driftwise.errors import UserError
 
 SIZE, NUM_ELEPHANTS = 96, 40
@@ -42,7 +43,7 @@ def main() -> None:
     context = EncoderContext(learner=no_learner, image_shape=dogs.shape[1:], seed=0)
     for name in ("random", "efficientnet", "resnet18-imagenet"):
         try:
-            encoder = Cached(encoder_maker(name)(context))
+            encoder = Cached(maker_of(name)(context))
         except UserError as error:
             print(f"{name}: {error}")
             continue

@@ -89,17 +89,19 @@ def test_amr_estimates_a_class_anew_from_the_samples_that_were_granted(
 
 @pytest.mark.parametrize("stock", [1, 2, 5])
 def test_few_fresh_samples_give_a_mean_and_the_covariance_is_that_of_all(stock: int) -> None:
-    """Against the definition: own deviations, and those of dropped samples as if they were d."""
+    """Against the definition: own deviations, those of dropped samples as if they were d, shifts."""
     mine, source = learner(), Source(stock)
-    scatters = [mine.statistics.moments(label).scatter for label in range(3)]
-    assert all(each is not None for each in scatters)
+    before = [mine.statistics.moments(label) for label in range(3)]
     adapt("amr", mine, source, [0, 1, 2])
     fresh = [source.given[label].images.double() for label in range(3)]
     own = sum((each - each.mean(dim=0)).T @ (each - each.mean(dim=0)) for each in fresh)
     shape, freedom = torch.zeros(FEATURES, FEATURES, dtype=torch.float64), 0.0
-    for scatter in scatters:  # one class after the other
-        shape, freedom = shape + scatter, freedom + HELD - 1  # type: ignore[operator]
-        shape, freedom = shape * min(1, FEATURES / freedom), min(FEATURES, freedom)
+    for old, new in zip(before, fresh, strict=True):  # one class after the other
+        shift = new.mean(dim=0) - old.mean
+        apart = torch.outer(shift, shift) * HELD * stock / (HELD + stock)
+        for scatter, more in ((old.scatter, HELD - 1), (apart, 1)):
+            shape, freedom = shape + scatter, freedom + more  # type: ignore[operator]
+            shape, freedom = shape * min(1, FEATURES / freedom), min(FEATURES, freedom)
     found, known = mine.statistics.pooled()
     torch.testing.assert_close(found, own + shape)
     assert known == pytest.approx(3 * (stock - 1) + FEATURES)

@@ -324,7 +324,7 @@ def test_where_nothing_can_be_tested_no_answer_is_given(
         (["--size", "0"], "size"),
         (["--channels", "2"], "channels"),
         (["--out", ""], "--out: needs the name of a folder"),
-        (["--encoder", "learner"], "use auto, efficientnet, resnet18-imagenet or random"),
+        (["--encoder", "learner"], "use one of random, identity, efficientnet, resnet18-imagenet"),
         (["--encoder", "cnn"], "unknown encoder"),
     ],
 )

@@ -101,12 +101,12 @@ def save_photos(folder: Path) -> None:
             image.save(folder / name / f"{shot}.jpg")
 
 
-@executes("docs/own_data.md", "load_own")
+@executes("docs/own_data.md", "size=32")
 def test_your_own_images_take_five_lines_or_one_file() -> None:
     page = "docs/own_data.md"
     save_photos(Path("photos"))
-    assert len([line for line in block(page, "load_own").splitlines() if line.strip()]) <= 5
-    assert run_block(page, "load_own")["result"]["class_names"] == ["cat", "dog"]
+    assert len([line for line in block(page, "size=32").splitlines() if line.strip()]) <= 5
+    assert run_block(page, "size=32")["result"]["class_names"] == ["cat", "dog"]
 
     (yaml,) = re.findall(r"```yaml\n(.*?)```", PAGES[page], re.DOTALL)
     Path("photos.yaml").write_text(yaml)
@@ -115,6 +115,21 @@ def test_your_own_images_take_five_lines_or_one_file() -> None:
     assert cli.command(words) == 0
     (event,) = result_of("runs/photos-from-file")["drift_events"]
     assert (event["transform"], event["kind"]) == ("rotation+gaussian-noise", "partial")
+
+
+@executes("docs/own_data.md", "readings.csv")
+def test_a_table_becomes_a_data_set() -> None:
+    data = run_block("docs/own_data.md", "readings.csv")["data"]
+    assert (data.feature_names, data.class_names) == (("width", "height"), ("even", "odd"))
+    assert data.domain_names == tuple(f"period {number}" for number in range(1, 5))
+
+
+@executes("docs/detection.md", "from_table")
+def test_the_sensor_that_moved_is_named() -> None:
+    found = run_block("docs/detection.md", "from_table")
+    assert found["report"].names("drifted") == ["neon"]
+    assert found["moved"].name == "sensor 4"
+    assert found["moved"].shift == pytest.approx(2, abs=0.4)
 
 
 @executes("docs/custom_parts.md", "own-objects")
@@ -203,6 +218,8 @@ def small_network() -> nn.Module:
     "for x, y in stream",
     "fit_reference",
     "def ask(request)",
+    "in readings",
+    "encoder=embed",
     'live.on("drifted"',
     "LiveClassifier",
 )
@@ -221,6 +238,10 @@ def test_the_examples_of_the_live_page(monkeypatch: pytest.MonkeyPatch) -> None:
         "stream": [(x[i : i + 20], y[i : i + 20] if i < 400 else None) for i in range(0, 600, 20)],
         "label_of": lambda image: 0,
         "page_somebody": paged.append,
+        "readings": [(x[i : i + 50].reshape(50, -1), y[i : i + 50]) for i in range(0, 300, 50)],
+        "embed": nn.Flatten(),
+        "images": data.images[order][:200],
+        "labels": y[:200],
         "x_last_year": x[600:1200],
         "y_last_year": y[600:1200],
     }
@@ -230,6 +251,11 @@ def test_the_examples_of_the_live_page(monkeypatch: pytest.MonkeyPatch) -> None:
     exec(block(page, "for x, y in stream"), names)
     live = names["live"]
     assert live.num_samples == 600
+    exec(block(page, "in readings"), names)
+    assert names["live"].num_samples == 300
+    exec(block(page, "encoder=embed"), names)
+    assert names["live"].predict(names["images"]).shape == (200,)
+    names["live"] = live
     exec(block(page, "fit_reference"), names)
     exec(block(page, 'live.on("drifted"'), names)
     live.observe(x[1200:1220], y[1200:1220])

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from driftwise import paths, rng
 from driftwise.detect import Encoder
-from driftwise.encoders import imagenet_weights as finding
+from driftwise.encoders import hub as hub_files
 from driftwise.encoders.imagenet_weights import ResNet18ImageNetEncoder, find_resnet18
 from driftwise.encoders.pretrained import (
     EfficientNetEncoder,
@@ -261,7 +261,7 @@ def nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.chdir(home)
     monkeypatch.setattr(paths, "SYSTEM_FOLDERS", ())
-    monkeypatch.setattr(finding, "getproxies", dict)
+    monkeypatch.setattr(hub_files, "getproxies", dict)
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     return home
 
@@ -338,7 +338,7 @@ def test_the_hub_is_asked_only_where_somebody_answers(
         monkeypatch.setenv("HF_ENDPOINT", address)
         assert find_resnet18() == Path("/cache/fetched.safetensors")
         monkeypatch.setenv("HF_ENDPOINT", "https://nowhere.invalid")
-        monkeypatch.setattr(finding, "getproxies", lambda: {"https": address})
+        monkeypatch.setattr(hub_files, "getproxies", lambda: {"https": address})
         assert find_resnet18() == Path("/cache/fetched.safetensors"), "by way of the proxy"
         hub.download = ConnectionError("reset\nby peer")
         assert "(reset by peer)" in complaint(find_resnet18)
@@ -359,7 +359,7 @@ def test_a_name_that_takes_long_to_look_up_is_not_waited_for(
         raise OSError("no such host")
 
     monkeypatch.setattr(socket, "create_connection", slow)
-    monkeypatch.setattr(finding, "PATIENCE", 0.05)
+    monkeypatch.setattr(hub_files, "PATIENCE", 0.05)
     begin = time.monotonic()
     assert "(no network)" in complaint(find_resnet18)
     assert time.monotonic() - begin < 0.9

@@ -108,9 +108,8 @@ def test_crafted_weights_run_nothing_even_if_they_had_the_published_digest(
     assert proof.is_dir(), "the attack is real"
     proof.rmdir()
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    monkeypatch.setattr(pretrained, "LITE0_SHA256", digest)
     with pytest.raises(Exception, match="Weights only load failed"):
-        pretrained._read_pinned(file)
+        pretrained._read_pinned(file, digest, "the package")
     assert not proof.exists()
 
 

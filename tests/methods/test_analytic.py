@@ -364,3 +364,23 @@ def test_a_foreign_state_is_refused() -> None:
     for other in broken.values():
         with pytest.raises(ValueError, match="expected"):
             AnalyticLearner(SLDA()).load_state_dict(other)
+
+
+def test_where_a_class_has_drifted_is_remembered_across_a_state() -> None:
+    draw = torch.Generator().manual_seed(0)
+    labels = torch.arange(40) % 2
+    first, later = (torch.randn(40, 3, generator=draw) + 5 * labels[:, None] for _ in range(2))
+    later[:, 2] += 30
+    statistics, again = ClassStatistics(), ClassStatistics()
+    statistics.add(first, labels)
+    for label in (0, 1):
+        statistics.drop(label)
+    again.load_state_dict(statistics.state_dict())
+    for each in (statistics, again):
+        each.add(later, labels)
+    scatter, _ = statistics.pooled()
+    torch.testing.assert_close(again.pooled()[0], scatter)
+    assert scatter[2, 2] > 10 * max(scatter[0, 0], scatter[1, 1]), "the third feature is not stable"
+    statistics.clear()
+    statistics.add(later, labels)
+    assert statistics.pooled()[0][2, 2] < scatter[2, 2] / 10, "from scratch nothing is left"

@@ -27,9 +27,9 @@ from driftwise.cli.detect import add_detect_command
 from driftwise.cli.serve import add_serve_command
 from driftwise.cli.sweep import add_sweep_commands
 from driftwise.config import registry
+from driftwise.config.config_files import from_mapping, read_config_file, split_parts, unfold_data
 from driftwise.config.custom import CustomPart, in_one_line, place_of
 from driftwise.config.fields import fields_of
-from driftwise.config.files import from_mapping, read_config_file, split_parts, unfold_data
 from driftwise.config.flags import OneLineParser, add_flags, as_flags, coerce, split_part_options
 from driftwise.config.schema import PARTS, RunConfig, Settings, changed
 from driftwise.errors import RunFailure, UserError

@@ -256,10 +256,10 @@ def _carry_out(arguments: argparse.Namespace, plan: Plan, out: Path) -> int:
     from driftwise.reproduce.draw import draw
     from driftwise.runs.store import is_finished
     from driftwise.sweeps.budget import Budget
-    from driftwise.sweeps.display import Overview
+    from driftwise.sweeps.perform import carry_out
     from driftwise.sweeps.plan import RUNS, chosen, write_plan
+    from driftwise.sweeps.progress import Overview
     from driftwise.sweeps.shared import tree_of
-    from driftwise.sweeps.sweep import carry_out
 
     if arguments.retries < 0:
         raise UserError(f"--retries must be at least 0; got {arguments.retries}")

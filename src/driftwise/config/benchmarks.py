@@ -11,7 +11,7 @@ from driftwise.datasets.catalogue import BENCHMARKS, known_set
 from driftwise.datasets.own import load_own
 from driftwise.datasets.readers.decode import Fit
 from driftwise.datasets.readers.folders import Layout
-from driftwise.datasets.readers.table import from_table
+from driftwise.datasets.readers.tabular import from_table
 from driftwise.datasets.reading import Progress, Warn
 from driftwise.datasets.validate import group_domains
 from driftwise.errors import UserError

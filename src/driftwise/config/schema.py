@@ -219,7 +219,7 @@ class RunConfig(Settings):
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """options of components, by kind: {"detector": {"level": 0.01}}"""
     events: tuple[Mapping[str, Any], ...] = ()
-    """drift events written out one by one, instead of being placed by rule (streams/events.py)"""
+    """drift events written out one by one, instead of being placed by rule (streams/drift_events.py)"""
     data_identity: str | None = None
     """digest of the data that the run was made with; other data are refused"""
     code_identity: str | None = None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from driftwise.datasets.arrays import from_arrays, from_torch, from_torch_dataset
     from driftwise.datasets.library import fetch, find, load, status
     from driftwise.datasets.own import from_folder, load_own
-    from driftwise.datasets.readers.table import from_table
+    from driftwise.datasets.readers.tabular import from_table
     from driftwise.datasets.validate import group_domains
 
 _HOMES = {
@@ -30,7 +30,7 @@ _HOMES = {
     "find": "library",
     "from_arrays": "arrays",
     "from_folder": "own",
-    "from_table": "readers.table",
+    "from_table": "readers.tabular",
     "from_torch": "arrays",
     "from_torch_dataset": "arrays",
     "group_domains": "validate",

@@ -50,7 +50,7 @@ def from_arrays(
     ((4, 8, 8, 1), [0, 1, 0, 1], ('cat', 'dog'))
     """
     from driftwise.array_checks import refuse_odd
-    from driftwise.datasets.readers.table import EVERYTHING
+    from driftwise.datasets.readers.tabular import EVERYTHING
     from driftwise.datasets.validate import check_dataset
     from driftwise.types import Dataset
 
@@ -88,7 +88,7 @@ def _from_vectors(
     feature_names: Sequence[str] = (),
 ) -> Dataset:
     """Vectors (samples, features), as the columns of a table."""
-    from driftwise.datasets.readers.table import from_table
+    from driftwise.datasets.readers.tabular import from_table
     from driftwise.datasets.validate import check_dataset
 
     columns = {"features": vectors, "labels": labels, "domains": domains, "is_test": is_test}

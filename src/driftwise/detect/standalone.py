@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -26,10 +25,10 @@ from driftwise.detect.drift_report import ClassReport, DriftReport, SelfCheck
 from driftwise.detect.feature_report import with_features
 from driftwise.detect.incoming import Data, Incoming, opened, size_in_words
 from driftwise.detect.two_sample import Comparison, all_three, by_c2st, by_mmd, ks_on, merging
-from driftwise.encoders.base import Encoder, EncoderContext
+from driftwise.encoders.base import Encoder, EncoderContext, no_learner
 from driftwise.encoders.encoding_cache import keys_of
 from driftwise.encoders.imagenet_weights import best_encoder
-from driftwise.encoders.own_network import OwnEncoder
+from driftwise.encoders.loading import load, maker_of
 from driftwise.errors import UserError, unknown_name
 from driftwise.scaling import Scaling, ScalingKind
 from driftwise.stats.c2st import areas_under_curve, held_out_scores
@@ -424,31 +423,14 @@ class DriftDetector:
 
 def _encoder_maker(encoder: Any) -> Callable[[EncoderContext], Encoder]:
     """Makes the encoder that was asked for; that it can is tried at once, before work goes in."""
+    if encoder == "auto":
+        return best_encoder
     if isinstance(encoder, str):
-        # By name: where weights lie is known where experiments are put together.
-        maker: Callable[[EncoderContext], Encoder]
-        if encoder == "auto":
-            maker = best_encoder
-        else:
-            maker = importlib.import_module("driftwise.config.registry").encoder_maker(encoder)
-            shape = (32,) if encoder == "identity" else (32, 32, 3)
-            maker(EncoderContext(learner=no_learner, image_shape=shape, seed=0))
+        maker = maker_of(encoder)
+        shape = (32,) if encoder == "identity" else (32, 32, 3)
+        maker(EncoderContext(learner=no_learner, image_shape=shape, seed=0))
         return maker
-    made: Encoder
-    if isinstance(encoder, nn.Module) or (callable(encoder) and not hasattr(encoder, "encode")):
-        made = OwnEncoder(encoder)
-    elif all(hasattr(encoder, name) for name in ("encode", "fixed", "name")):
-        made = encoder
-    else:
-        raise UserError(
-            "encoder must be a name (auto, efficientnet, resnet18-imagenet, random), a torch module"
-            f" or a function; got {encoder!r:.200}"
-        )
-    if not made.fixed:
-        raise UserError(
-            f"the encoder {made.name} learns, so that its encodings of the reference expire;"
-            " give a fixed one"
-        )
+    made = load(encoder)
     return lambda _: made
 
 
@@ -470,8 +452,3 @@ def _by_number(name: str) -> tuple[bool, int, str]:
 def _raw(vectors: Tensor) -> Encoding:
     """Vectors as they came, which are encoded when they are compared."""
     return Encoding(logits=vectors[:, :0], features=vectors)
-
-
-def no_learner(images: Tensor) -> Encoding:
-    """Stands in for the learner that a fixed encoder does not use."""
-    raise AssertionError(f"a fixed encoder has no learner to encode {len(images)} samples")

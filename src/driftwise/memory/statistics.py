@@ -45,6 +45,8 @@ class ClassStatistics:
         self._classes: dict[int, Moments] = {}
         self._shared: Tensor | None = None
         self._prior: tuple[Tensor, float] | None = None
+        self._dropped: dict[int, Moments] = {}
+        """counts and means of classes that were dropped and have not come again"""
 
     def __len__(self) -> int:
         return len(self._classes)
@@ -75,7 +77,9 @@ class ClassStatistics:
         """The scatter within classes, (d, d), and its degrees of freedom.
 
         It includes the scatter of dropped classes, at the weight of at most d samples: the shape of
-        classes outlives their position.
+        classes outlives their position. When a dropped class comes again, elsewhere, the way from
+        its old mean to its new one counts as scatter, too: where classes have drifted, they are less
+        to be relied on.
         """
         if self.kind == "none":
             raise UserError("these statistics keep no scatter: make them with scatter='shared'")
@@ -131,6 +135,7 @@ class ClassStatistics:
             self._classes[label] = Moments(
                 count=float(old[i] + new[i]), mean=grown[i].clone(), scatter=scatter
             )
+            self._retire_shift(label)
 
     def remove(self, vectors: Tensor, labels: Tensor) -> None:
         """Undo `add` of these very samples; a class without samples is gone."""
@@ -166,7 +171,10 @@ class ClassStatistics:
         """
         if not 0 <= factor <= 1:
             raise UserError(f"factor must be 0 to 1; got {factor}")
-        freedom = (1 - factor) * max(0.0, self._classes[label].count - 1)
+        old = self._classes[label]
+        if factor == 0 and self.kind != "none":
+            self._dropped[label] = dataclasses.replace(old, scatter=None)
+        freedom = (1 - factor) * max(0.0, old.count - 1)
         scatter = self._take(label, 1 - factor)
         if scatter is not None and freedom:
             self._retire(scatter, freedom)
@@ -185,6 +193,7 @@ class ClassStatistics:
         Exact with `scatter="class"`, unless samples of the class were dropped before: their shape
         is part of `pooled`.
         """
+        self._dropped.pop(label, None)
         if label not in self._classes:
             return 0.0
         count = self._classes[label].count
@@ -194,12 +203,13 @@ class ClassStatistics:
     def clear(self) -> None:
         """Forget everything, the shape of dropped classes included."""
         self.version += 1
-        self._classes, self._shared, self._prior = {}, None, None
+        self._classes, self._shared, self._prior, self._dropped = {}, None, None, {}
 
     def replace(self, label: int, moments: Moments) -> None:
         """Put earlier statistics of a class in the place of its present ones."""
         self.version += 1
         self.drop(label)
+        self._dropped.pop(label, None)
         if self._shared is not None:
             # Its own scatter is not known: as much as others of its size have.
             scatter, freedom = self.pooled()
@@ -213,6 +223,7 @@ class ClassStatistics:
         arrays += [each.scatter for each in self._classes.values() if each.scatter is not None]
         arrays += [] if self._shared is None else [self._shared]
         arrays += [] if self._prior is None else [self._prior[0]]
+        arrays += [each.mean for each in self._dropped.values()]
         return sum(array.nbytes for array in arrays)
 
     def state_dict(self) -> dict[str, Any]:
@@ -228,6 +239,11 @@ class ClassStatistics:
             state["shared"] = self._shared
         if self._prior is not None:
             state["prior"], state["prior_freedom"] = self._prior
+        if self._dropped:
+            dropped = self._dropped.values()
+            state["dropped"] = list(self._dropped)
+            state["dropped_means"] = torch.stack([each.mean for each in dropped])
+            state["dropped_counts"] = torch.tensor([each.count for each in dropped]).double()
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -259,6 +275,14 @@ class ClassStatistics:
         shared = state.get("shared")
         self._shared = None if shared is None else shared.clone()  # it is changed in place
         self._prior = (state["prior"], float(state["prior_freedom"])) if "prior" in state else None
+        self._dropped = {
+            label: Moments(
+                count=float(state["dropped_counts"][position]),
+                mean=state["dropped_means"][position],
+                scatter=None,
+            )
+            for position, label in enumerate(state.get("dropped", ()))
+        }
 
     def _check(self, vectors: Tensor, labels: Tensor) -> None:
         if vectors.ndim != 2 or len(vectors) != len(labels):
@@ -297,6 +321,16 @@ class ClassStatistics:
         if self._shared is None:
             self._shared = deviations.new_zeros(deviations.shape[1], deviations.shape[1])
         self._shared.addmm_(deviations.T, deviations, alpha=sign)
+
+    def _retire_shift(self, label: int) -> None:
+        """Count the way of a class that was dropped and has come again as scatter.
+
+        It weighs as much as it would if old and new samples were one class.
+        """
+        old, new = self._dropped.pop(label, None), self._classes[label]
+        if old is not None:
+            shift = (old.count * new.count / (old.count + new.count)) ** 0.5 * (new.mean - old.mean)
+            self._retire(torch.outer(shift, shift), 1.0)
 
     def _retire(self, scatter: Tensor, freedom: float) -> None:
         """Keep the scatter of a dropped class at the weight of at most d samples, older ones less."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import safetensors.torch
@@ -41,17 +41,33 @@ class ImageNetResNet18(ResNet18):
 
 def read_resnet18(file: Path) -> ImageNetResNet18:
     """The network with the weights of a file, each of them finite and in single precision."""
-    found = _read(file)
+    found = read_safetensors(file)
     with torch.device("meta"):  # no weights to draw: every one is about to be replaced
         network = ImageNetResNet18()
-    wanted = network.state_dict()
-    names = {name: published_name(name) for name in wanted if not _counts_batches(name)}
-    _check_names(file, found, set(names.values()))
-    state = {name: torch.tensor(0) for name in wanted if _counts_batches(name)}
-    for name, published in names.items():
-        state[name] = _checked(file, published, found[published], wanted[name].shape)
-    network.load_state_dict(state, assign=True)
+    load_weights(network, file, found, "ResNet-18", published_name)
     return network
+
+
+def load_weights(
+    network: nn.Module,
+    file: Path,
+    found: Mapping[str, Tensor],
+    kind: str,
+    published: Callable[[str], str] = str,
+) -> None:
+    """Give a network the weights that a file held; `published`: their names there, by ours."""
+    wanted = network.state_dict()
+    names = {name: published(name) for name in wanted if not _counts_batches(name)}
+    try:
+        _check_names(found, set(names.values()))
+        state = {name: torch.tensor(0) for name in wanted if _counts_batches(name)}
+        for name, theirs in names.items():
+            state[name] = _checked(theirs, found[theirs], wanted[name].shape)
+    except _Misfit as misfit:
+        raise UserError(
+            f"{file}: expected the weights of an ImageNet {kind} named as torchvision does; {misfit}"
+        ) from misfit
+    network.load_state_dict(state, assign=True)
 
 
 def published_name(name: str) -> str:
@@ -87,7 +103,8 @@ def digest_of(network: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def _read(file: Path) -> Mapping[str, Tensor]:
+def read_safetensors(file: Path) -> Mapping[str, Tensor]:
+    """The tensors of a file; no code is run."""
     try:
         return safetensors.torch.load(file.read_bytes())
     except OSError as error:
@@ -99,30 +116,28 @@ def _read(file: Path) -> Mapping[str, Tensor]:
         ) from error
 
 
-def _check_names(file: Path, found: Mapping[str, Tensor], wanted: set[str]) -> None:
+def _check_names(found: Mapping[str, Tensor], wanted: set[str]) -> None:
     lacking = sorted(wanted - found.keys())
     beyond = sorted(name for name in found.keys() - wanted if not _counts_batches(name))
     for names, verb in ((lacking, "lacks"), (beyond, "also has")):
         if names:
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            raise _misfit(file, f"it {verb} {names[0]}{more}")
+            raise _Misfit(f"it {verb} {names[0]}{more}")
 
 
-def _checked(file: Path, name: str, tensor: Tensor, shape: torch.Size) -> Tensor:
+def _checked(name: str, tensor: Tensor, shape: torch.Size) -> Tensor:
     """The tensor in single precision, if it can be what the network needs there."""
     if tensor.shape != shape:
-        raise _misfit(file, f"{name} is {tuple(tensor.shape)}, not {tuple(shape)}")
+        raise _Misfit(f"{name} is {tuple(tensor.shape)}, not {tuple(shape)}")
     if not tensor.is_floating_point():
-        raise _misfit(file, f"{name} is {tensor.dtype}, not floats")
+        raise _Misfit(f"{name} is {tensor.dtype}, not floats")
     if not tensor.isfinite().all():
-        raise UserError(f"{file}: {name} is not finite; fetch the weights again")
+        raise _Misfit(f"{name} is not finite: fetch the weights again")
     return tensor.float()
 
 
-def _misfit(file: Path, what: str) -> UserError:
-    return UserError(
-        f"{file}: expected the weights of an ImageNet ResNet-18 named as torchvision does; {what}"
-    )
+class _Misfit(Exception):
+    """What is wrong with weights."""
 
 
 def _counts_batches(name: str) -> bool:

@@ -8,9 +8,9 @@ from typing import Any
 
 from driftwise.report.cells import MOST_NAMED
 from driftwise.report.markup import data_uri, render
-from driftwise.report.run import clean, few
+from driftwise.report.saved_run import clean, few
 from driftwise.report.table import Head, Item, Table
-from driftwise.report.vectors import drawing, feature_table
+from driftwise.report.vectors import axes_words, drawing, feature_table
 from driftwise.report.words import plural, share_interval
 
 HEADS = (
@@ -236,7 +236,7 @@ def build_drift_page(report: Mapping[str, Any], examples: Sequence[Examples]) ->
         ],
         features=feature_table(report["features"]),
         features_title=_capital(features_title(report)),
-        axes=_axes(report),
+        axes="" if report["axes"] is None else axes_words(report["axes"]),
         views=[
             {
                 "name": each["name"],
@@ -246,16 +246,6 @@ def build_drift_page(report: Mapping[str, Any], examples: Sequence[Examples]) ->
             for each in report["classes"]
             if each["view"] is not None
         ],
-    )
-
-
-def _axes(report: Mapping[str, Any]) -> str:
-    if report["axes"] is None:
-        return ""
-    across, up = (f"{share:.0%}" for share in report["axes"])
-    return (
-        "across and up, the two directions in which the reference, all classes together, varies most"
-        f" ({across} and {up} of its variance)."
     )
 
 

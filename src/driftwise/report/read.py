@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from driftwise.errors import UserError
 from driftwise.files import LARGE, read_json, reason, refuse_unsealed, require_regular
 from driftwise.report.parse import DamagedError, parse
-from driftwise.report.run import Run, few
+from driftwise.report.saved_run import Run, few
 
 RESULT, CONFIG, SAMPLES = "result.json", "config.json", "samples.safetensors"
 
@@ -53,7 +53,7 @@ def find_runs(paths: Sequence[Path]) -> Found:
             continue
         samples = folder / SAMPLES
         try:
-            runs.append(replace(run, samples=samples if _has_images(samples) else None))
+            runs.append(replace(run, samples=samples if _has_samples(samples) else None))
         except DamagedError as error:
             warnings.append(f"{samples}: damaged ({error}), its images are left out")
             runs.append(run)
@@ -167,26 +167,32 @@ def shapes_in(file: Any, names: Sequence[str]) -> Mapping[str, list[int]]:
     return {name: file.get_slice(name).get_shape() for name in names}
 
 
-def _has_images(path: Path) -> bool:
-    """Whether a file of example images exists and holds some; reads its header alone."""
+def _has_samples(path: Path) -> bool:
+    """Whether a file of example images or vectors exists and holds some; reads its header alone."""
     if not path.exists():
         return False
     with tensors_in(path) as file:
         shapes = shapes_in(file, ("before", "after", "labels", "tasks"))
         types = {name: file.get_slice(name).get_dtype() for name in shapes}
-    count = shapes["before"][:1]
+    shape, kind = shapes["before"], types["before"]
+    count = shape[:1]
+    is_images = (
+        len(shape) == 4
+        and all(1 <= side <= LONGEST_SIDE for side in shape[1:3])
+        and shape[3] in (1, 3)
+        and kind == "U8"
+    )
+    is_vectors = len(shape) == 2 and shape[1] >= 1 and kind == "F32"
     fits = (
-        len(shapes["before"]) == 4
-        and shapes["before"] == shapes["after"]
+        (is_images or is_vectors)
+        and shape == shapes["after"]
         and shapes["labels"] == shapes["tasks"] == count
-        and all(1 <= side <= LONGEST_SIDE for side in shapes["before"][1:3])
-        and shapes["before"][3] in (1, 3)
-        and types["before"] == types["after"] == "U8"
+        and kind == types["after"]
         and {types["labels"], types["tasks"]} <= {"I32", "I64"}
     )
     if not fits:
         raise DamagedError(
-            "expected uint8 before and after (n, h, w, 1 or 3), labels and tasks (n,), "
-            f"got {shapes}"
+            "expected uint8 before and after (n, h, w, 1 or 3), or float32 (n, d), labels and tasks"
+            f" (n,), got {shapes}"
         )
     return count[0] > 0

@@ -13,13 +13,14 @@ from urllib.parse import quote
 
 import numpy as np
 
-from driftwise.report.columns import compact
-from driftwise.report.events import Outcome, changes, describe_events, outcomes_of, range_words
+from driftwise.report.comparison import compact
+from driftwise.report.event_words import Outcome, changes, describe_events, outcomes_of, range_words
 from driftwise.report.markup import data_uri, png, render
-from driftwise.report.run import COSTS, Run, Verdict, few
+from driftwise.report.saved_run import COSTS, Run, Verdict, few
 from driftwise.report.style import DRIFT
 from driftwise.report.sweeps import Place
 from driftwise.report.table import MISSING, Head, Item, Table
+from driftwise.report.vectors import axes_words, drawing, drift_in, feature_table
 from driftwise.report.words import plural
 
 MAX_VERDICTS = 100
@@ -55,6 +56,7 @@ def build_run_page(run: Run, run_id: str, standings: Sequence[Standing]) -> str:
     """The page, made to lie two folders beside the run's own."""
     changed = changes(run)
     tasks = sorted({*range(1, run.num_tasks + 1, -(-run.num_tasks // MOST_TASKS)), run.num_tasks})
+    drift = drift_in(run)
     num_noted = sum(outcome is not Outcome.QUIET for outcome in outcomes_of(run))
     return render(
         "run.html",
@@ -74,6 +76,11 @@ def build_run_page(run: Run, run_id: str, standings: Sequence[Standing]) -> str:
         verdicts=verdict_table(run, MOST_VERDICTS),
         verdicts_in_words=f"{plural(num_noted, 'verdict')} that claim drift, miss it or could not"
         " be given",
+        features=None if drift is None else feature_table(drift.features),
+        axes="" if drift is None else axes_words(drift.axes),
+        views=[]
+        if drift is None
+        else [(name, drawing(view, ("before", "after"))) for name, view in drift.views],
         labels=_labels(run),
         costs=_costs(run),
         notes_left=few(run.notes, MOST_NOTES),

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from driftwise.adaptation_counts import Adapted
-from driftwise.report.run import Run
+from driftwise.report.saved_run import Run
 from driftwise.report.sweeps import Place, Sweep
 from driftwise.report.words import plural
 from driftwise.reproduce import published

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from driftwise.report.columns import compact
-from driftwise.report.run import Run
+from driftwise.report.comparison import compact
+from driftwise.report.saved_run import Run
 from driftwise.report.words import plural, share_interval
 from driftwise.reproduce import published
 from driftwise.reproduce.evidence import (

@@ -16,9 +16,9 @@ from typing import Any
 
 import yaml
 
+from driftwise.config.config_files import OWN_DATA
 from driftwise.config.custom import NO_SOURCE
 from driftwise.config.fields import fields_of
-from driftwise.config.files import OWN_DATA
 from driftwise.config.presets import REALIGN_NOTHING, RULE, STORE_NO_LOGITS, resolve
 from driftwise.config.registry import CATALOGUE
 from driftwise.config.schema import RunConfig

@@ -147,8 +147,8 @@ def _open_csv(path: Path) -> Table:
         parts: dict[str, list[np.ndarray]] = {name: [] for name in wanted}
         for block in _csv_blocks(path, len(names)):
             for name, place in wanted.items():
-                column = np.array(block[place])
-                parts[name].append(_parsed(column) if name in numbers else column)
+                cells = block[place]
+                parts[name].append(_parsed(cells) if name in numbers else np.array(cells))
         if not all(parts.values()):
             raise UserError(f"{path}: the table has no samples")
         return {name: np.concatenate(part) for name, part in parts.items()}
@@ -180,12 +180,16 @@ def _csv_blocks(path: Path, width: int) -> Iterator[Sequence[tuple[str, ...]]]:
         yield list(zip(*block, strict=True))
 
 
-def _parsed(texts: np.ndarray) -> np.ndarray:
+def _parsed(cells: Sequence[str]) -> np.ndarray:
     """Numbers, NaN where there is nothing; the texts themselves where one is no number."""
     try:
-        return np.where(texts == "", "nan", texts).astype(np.float64)
+        return np.array(cells, dtype=np.float64)  # a third of the time of numpy's own texts
     except ValueError:
-        return texts
+        pass
+    try:
+        return np.array([cell or "nan" for cell in cells], dtype=np.float64)
+    except ValueError:
+        return np.array(cells)
 
 
 def _open_parquet(path: Path) -> Table:
@@ -236,7 +240,7 @@ def _mapped(path: Path) -> np.ndarray:
     try:
         # Copy on write ("c"): torch warns about arrays that may not be written to.
         array: np.ndarray = np.load(path, mmap_mode="c", allow_pickle=False)
-    except (OSError, ValueError, EOFError, SyntaxError) as error:
+    except Exception as error:  # a header is parsed as Python text: it may raise anything
         reason = " ".join(str(error).split())
         raise UserError(
             f"{path}: no array of numbers or text that numpy.save wrote ({reason})"

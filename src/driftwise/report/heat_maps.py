@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from driftwise.report import style
 from driftwise.report.cells import Cell, Setting
-from driftwise.report.events import changes, describe_events, spans
+from driftwise.report.event_words import changes, describe_events, spans
 from driftwise.report.facets import Drawing, Facets, facets, short
 from driftwise.report.read import tensors_in
-from driftwise.report.run import Floats, Run, mean_known
+from driftwise.report.saved_run import Floats, Run, mean_known
+from driftwise.report.style import DRIFT
+from driftwise.report.vectors import REFERENCE, Drifted, drift_in
 
 MAX_NUMBERED = 14
 """Rows or columns up to which each field of a heat map carries its number."""
@@ -213,12 +215,17 @@ Pixels = NDArray[np.uint8]
 
 
 def sample_sheet(setting: Setting) -> Drawing | None:
-    """One row per class and event: some images before the drift, the same ones after it."""
+    """One row per class and event: some images before the drift, the same ones after it.
+
+    Of vectors: points before and after, and the features that changed most.
+    """
     runs = [run for cell in setting.cells for run in cell.runs if run.samples is not None]
     if not runs:
         return None
     run = runs[0]
     assert run.samples is not None
+    if (drift := drift_in(run)) is not None:
+        return _vector_sheet(run, drift)
     with tensors_in(run.samples) as file:
         tasks, labels = file.get_tensor("tasks").tolist(), file.get_tensor("labels").tolist()
         members: dict[tuple[int, int], list[int]] = {}
@@ -227,6 +234,8 @@ def sample_sheet(setting: Setting) -> Drawing | None:
         groups = sorted(members)[:MAX_CLASSES]
         shown = [members[group][:MAX_PER_CLASS] for group in groups]
         slices = {which: file.get_slice(which) for which in ("before", "after")}
+        if len(slices["before"].get_shape()) != 4:
+            return None  # vectors that cannot be drawn
         sheets = {  # one by one: the images that are not shown are not read
             which: contact_sheet([[images[i : i + 1][0] for i in group] for group in shown])
             for which, images in slices.items()
@@ -251,6 +260,36 @@ def sample_sheet(setting: Setting) -> Drawing | None:
         caption="Images of drifted classes, left just before the named task, right from it on. "
         f"{_provisos(run)}Seed {run.seed}.{more}",
         alt=f"Contact sheet of example images before and after drift: {', '.join(names)}.",
+    )
+
+
+def _vector_sheet(run: Run, drift: Drifted) -> Drawing:
+    grid = facets(1 + len(drift.views), (2.6, 2.2))
+    bars, *planes = grid.panels
+    features = drift.features[:10][::-1]
+    bars.barh(range(len(features)), [each["ks"] for each in features], color=REFERENCE)
+    bars.set_yticks(range(len(features)), [short(each["name"], 14) for each in features])
+    bars.set(title="features that changed most", xlim=(0, 1), xlabel="KS distance")
+    for panel, (name, view) in zip(planes, drift.views, strict=True):
+        for side, colour, marker in (("reference", REFERENCE, "o"), ("current", DRIFT, "s")):
+            label = {"reference": "before", "current": "after"}[side]
+            x, y = np.array(view[side]).T
+            panel.scatter(x, y, s=9, c=colour, marker=marker, alpha=0.6, label=label)
+        panel.set(title=short(name, 26), xticks=[], yticks=[])
+    planes[0].legend(loc="best", markerscale=1.3)
+    left_out = drift.num_classes - len(drift.views)
+    more = f" {left_out} more are not shown." if left_out else ""
+    across, up = (f"{share:.0%}" for share in drift.axes)
+    strongest = ", ".join(each["name"] for each in drift.features[:3])
+    return Drawing(
+        figure=grid.figure,
+        title="Before and after drift",
+        caption="Left, the features whose distribution changed most, on average over all drifted "
+        "classes. Points: vectors of drifted classes before the named task and from it on, along the "
+        f"two directions in which vectors vary most before the drift ({across} and {up} of the "
+        f"variance). Seed {run.seed}.{more}",
+        alt=f"Features that changed most: {strongest}; vectors of drifted classes before and after "
+        f"drift as points: {', '.join(name for name, _ in drift.views)}.",
     )
 
 

@@ -1,0 +1,353 @@
+"""Accuracy against labels where drift is natural: class statistics, realigned or not.
+
+    python benchmarks/natural.py [STREAM ...] [--arms realigned nothing ...] [--seeds 0 1 ...]
+    python benchmarks/natural.py --export FOLDER     # what other libraries learn from (natural_others.py)
+    python benchmarks/natural_page.py                # tables and figure of docs/natural.md
+
+Streaming LDA (`SLDA(shrinkage=None)`) on vectors, or on the features of a frozen encoder. What is done
+about drift is the arm of a run:
+
+    nothing      learns the first domain, and the first samples of classes that come later
+    realigned    drift is detected without labels (`monitor_labels="unknown"`), statistics are replaced
+    by-class     the same, detected class by class with the labels of monitored samples, which count
+    known        the same, drift is known: an upper bound of detection
+    added        as realigned, but fresh samples are added to the old statistics
+    window       no detection: every task, fresh samples of each known class; those of two tasks count
+    all          detected as in realigned, all samples of a drifted class are labelled
+
+Settings were chosen on other data and seeds (docs/log.md). Data sets are searched as always
+(DRIFTWISE_DATA). A finished run is a line of `results/natural.csv` and is not made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import dataclasses
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import driftwise as dw
+from driftwise import encoders
+from driftwise.adapt import Realign, Relearn, Vanilla
+from driftwise.adapt.base import Adaptation
+from driftwise.config.presets import BENCHMARKS
+from driftwise.datasets import library
+from driftwise.protocols import AdaptationContext
+from driftwise.types import AdaptationResult, Dataset, Samples, Verdict
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "results" / "natural.csv"
+SEEDS = tuple(range(10))
+STREAM_KEYS = ("tasks", "num_tasks", "num_drifts", "scope", "domains", "first_domain")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Course:
+    """A benchmark, and how many labels a drifted class gets."""
+
+    benchmark: str
+    fresh: tuple[int, ...]
+    """labels of a drifted class, one curve point each"""
+    encoder: str | None = None
+    scaling: str = "standard"
+    groups: bool = True
+    """whether bursts of frames stay together"""
+
+
+COURSES: dict[str, Course] = {
+    "gas-sensor": Course(benchmark="gas-sensor", fresh=(1, 2, 4, 10, 20), scaling="signed-log"),
+    "pacs-frozen-cd": Course(
+        benchmark="pacs-frozen-cd", fresh=(3, 6, 12, 25, 50, 83), encoder="efficientnet"
+    ),
+    "iwildcam-cd": Course(
+        benchmark="iwildcam-cd", fresh=(4, 8, 17, 30, 58), encoder="efficientnet"
+    ),
+    "iwildcam-random-split": Course(
+        benchmark="iwildcam-cd", fresh=(17, 58), encoder="efficientnet", groups=False
+    ),
+    "yearbook-frozen-cd": Course(
+        benchmark="yearbook-frozen-cd", fresh=(5, 10, 20, 50, 100), encoder="efficientnet"
+    ),
+    "electricity": Course(benchmark="electricity", fresh=(5, 10, 20, 50, 200)),
+    "outdoor": Course(benchmark="outdoor", fresh=(2, 5, 10, 20)),
+    "spam": Course(
+        benchmark="spam",
+        fresh=(5, 10, 20, 50, 100),
+        encoder="sentence-transformers:all-MiniLM-L6-v2",
+    ),
+}
+ARMS = ("nothing", "realigned", "by-class", "known", "added", "window", "all")
+WITHOUT_LEVELS = ("nothing", "all")
+"""arms whose number of labels is what it is"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """One finished run: a line of the file."""
+
+    stream: str
+    arm: str
+    fresh: int
+    """labels of a drifted class; 0: none; -1: all"""
+    seed: int
+    faa: float
+    """accuracy after the last task, the mean over the tasks that brought classes"""
+    accuracy: float
+    """of single samples, the mean over all tasks but the first, each after its adaptation"""
+    adaptation: int
+    """labels for adaptation"""
+    monitoring: int
+    """labels of monitored samples"""
+    found: int
+    """drifts of classes that were found, at the task at which they set in"""
+    missed: int
+    """that were tested and not found"""
+    untestable: int
+    alarms: int
+    """classes that had not drifted and were flagged"""
+    seconds: float
+    commit: str
+
+
+class Added(Adaptation):
+    """Fresh samples join the old statistics."""
+
+    def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
+        """Ask for as many labels as a realignment would."""
+        fresh = [
+            context.labels.ask(each.label, context.buffer.slots_of(each.label)) for each in drifted
+        ]
+        for samples in fresh:
+            context.buffer.put(samples, {})
+        return _refilled(fresh)
+
+
+class Window(Adaptation):
+    """The samples of the present and the last request are all that is kept of a class."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, Samples] = {}
+
+    def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
+        """Ask for as many labels as a realignment would."""
+        fresh = []
+        for label in (each.label for each in drifted):
+            samples = context.labels.ask(label, context.buffer.slots_of(label))
+            if not len(samples):
+                continue
+            context.buffer.drop(label)
+            context.buffer.put(Samples.concat([*self._of(label), samples]), {})
+            self._last[label] = samples
+            fresh.append(samples)
+        return _refilled(fresh)
+
+    def _of(self, label: int) -> list[Samples]:
+        return [self._last[label]] if label in self._last else []
+
+
+def _refilled(fresh: Sequence[Samples]) -> AdaptationResult:
+    fresh = [samples for samples in fresh if len(samples)]
+    return AdaptationResult(
+        refilled=Samples.concat(fresh) if fresh else None,
+        renewed=tuple(int(samples.labels[0]) for samples in fresh),
+    )
+
+
+@cache
+def data_of(name: str) -> Dataset:
+    """The data of a stream as vectors; a frozen encoder's features are kept on disk."""
+    course = COURSES[name]
+    data = library.load(course.benchmark)
+    if course.encoder is not None:
+        encoder = encoders.load(course.encoder)
+        samples = data.images if data.images.ndim == 1 else torch.from_numpy(data.images)
+        features = encoders.EmbeddingCache(encoder).features(samples).numpy()
+        data = dataclasses.replace(data, images=np.array(features))
+    return data if course.groups else dataclasses.replace(data, groups=None)
+
+
+def stream_of(name: str, seed: int) -> dw.streams.Stream:
+    """The stream of a benchmark as its preset describes it."""
+    course = COURSES[name]
+    preset: dict[str, Any] = {
+        key: value for key, value in BENCHMARKS[course.benchmark].items() if key in STREAM_KEYS
+    }
+    return dw.streams.class_incremental(
+        data_of(name),
+        seed=seed,
+        reference="fingerprint",
+        batch_size=256,
+        scaling=course.scaling,  # type: ignore[arg-type]
+        **preset,
+    )
+
+
+def loop_of(arm: str, fresh: int, seed: int) -> dw.DriftLoop:
+    """The loop of an arm, over class statistics."""
+    by_arm: dict[str, dict[str, Any]] = {
+        "nothing": {"detector": dw.detect.Never(), "adaptation": Vanilla()},
+        "realigned": {},
+        "by-class": {"monitor_labels": "given"},
+        "known": {"detector": dw.detect.Oracle()},
+        "added": {"adaptation": Added()},
+        "window": {"detector": dw.detect.Always(), "adaptation": Window()},
+        "all": {"adaptation": Relearn(flush=True)},
+    }
+    options = {"monitor_labels": "unknown", "adaptation": Realign(), **by_arm[arm]}
+    learner = dw.AnalyticLearner(dw.methods.SLDA(shrinkage=None), fresh_samples=max(1, fresh))
+    return dw.DriftLoop(
+        learner,
+        encoder=encoders.IdentityEncoder,
+        reference="fingerprint",
+        fingerprint_size=100,
+        seed=seed,
+        **options,
+    )
+
+
+def measure(name: str, arm: str, fresh: int, seed: int, *, commit: str) -> Outcome:
+    """One run."""
+    began = time.perf_counter()
+    stream = stream_of(name, seed)
+    loop = loop_of(arm, fresh, seed)
+    records = list(loop.run(stream))
+    counts = {"found": 0, "missed": 0, "untestable": 0, "alarms": 0}
+    for record in records:
+        drifting = stream.schedule.drifting(record.task)
+        for verdict in record.verdicts:
+            if verdict.label not in drifting:
+                counts["alarms"] += bool(verdict.drifted)
+            else:
+                kind = {True: "found", False: "missed", None: "untestable"}[verdict.drifted]
+                counts[kind] += 1
+    by_task = [each for each in records[-1].scores.accuracy if each is not None]
+    return Outcome(
+        stream=name,
+        arm=arm,
+        fresh=fresh,
+        seed=seed,
+        faa=round(float(np.mean(by_task)), 3),
+        accuracy=round(float(np.mean([_of_samples(each) for each in records[1:]])), 3),
+        adaptation=records[-1].labels["adaptation"],
+        monitoring=records[-1].labels["monitoring"],
+        seconds=round(time.perf_counter() - began, 2),
+        commit=commit,
+        **counts,
+    )
+
+
+def _of_samples(record: Any) -> float:
+    entries = record.scores.confusion
+    right = sum(count for true, predicted, count in entries if true == predicted)
+    return float(100 * right / sum(count for _, _, count in entries))
+
+
+def export(name: str, fresh: int, seed: int, folder: Path) -> None:
+    """What a learner of another library sees: labelled samples and tests of each task, in order.
+
+    It gets fresh labels of every known class at every task, as the arm `window` does.
+    """
+    stream = stream_of(name, seed)
+    loop = loop_of("window", fresh, seed)
+    arrays: dict[str, np.ndarray] = {}
+    for record in loop.run(stream):
+        task = stream.task(record.task)
+        labelled = [task.train()] if len(task.train()) else []
+        for label in task.known_classes:
+            asked = loop.labels.of(task).state_dict()["asked"].get(str(label))
+            labelled += [] if asked is None else [task.incoming(label)[asked]]
+        for part, samples in (("learn", Samples.concat(labelled)), ("test", task.tests())):
+            arrays[f"{part}_x_{record.task}"] = samples.images.numpy().astype(np.float32)
+            arrays[f"{part}_y_{record.task}"] = samples.labels.numpy()
+    arrays["new_classes"] = np.array(
+        [",".join(map(str, task.new_classes)) for task in stream.tasks()]
+    )
+    arrays["adaptation"] = np.array(loop.ledger.labels["adaptation"])
+    folder.mkdir(parents=True, exist_ok=True)
+    np.savez(folder / f"{name}-{fresh}-{seed}.npz", allow_pickle=False, **arrays)
+
+
+def saved(file: Path = RESULTS) -> list[Outcome]:
+    """What has been measured."""
+    if not file.exists():
+        return []
+    kinds = {"str": str, "int": int, "float": float}
+    types = {each.name: kinds[str(each.type)] for each in fields(Outcome)}
+    with file.open(newline="") as lines:
+        return [
+            Outcome(**{name: types[name](text) for name, text in line.items()})
+            for line in csv.DictReader(lines)
+        ]
+
+
+def append(outcome: Outcome, file: Path = RESULTS) -> None:
+    """Add a line."""
+    is_new = not file.exists()
+    with file.open("a", newline="") as lines:
+        writer = csv.DictWriter(lines, [each.name for each in fields(Outcome)])
+        if is_new:
+            writer.writeheader()
+        writer.writerow(dataclasses.asdict(outcome))
+
+
+def trials(
+    streams: Sequence[str], arms: Sequence[str], seeds: Sequence[int]
+) -> Iterator[tuple[str, str, int, int]]:
+    """Stream, arm, fresh labels and seed of every run, a seed of everything first."""
+    for seed in seeds:
+        for name in streams:
+            for arm in arms:
+                levels = COURSES[name].fresh
+                if arm in WITHOUT_LEVELS:
+                    levels = (0,) if arm == "nothing" else (-1,)
+                for fresh in levels:
+                    yield name, arm, fresh, seed
+
+
+def commit_of(root: Path = ROOT) -> str:
+    """The commit of the code, a plus where it was changed since."""
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    changed = git("status", "--porcelain", "--", "src", "benchmarks")
+    return git("rev-parse", "HEAD")[:10] + ("+" if changed else "")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("streams", nargs="*", default=list(COURSES), metavar="STREAM")
+    parser.add_argument("--arms", nargs="+", default=ARMS, choices=ARMS)
+    parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--export", type=Path, metavar="FOLDER", help="for natural_others.py")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    if options.export is not None:
+        for name in options.streams:
+            for fresh in COURSES[name].fresh:
+                for seed in options.seeds:
+                    export(name, fresh, seed, options.export)
+        return
+    commit = commit_of()
+    done = {(each.stream, each.arm, each.fresh, each.seed) for each in saved(options.out)}
+    for trial in trials(options.streams, options.arms, options.seeds):
+        if trial in done:
+            continue
+        outcome = measure(*trial, commit=commit)
+        append(outcome, options.out)
+        print(*dataclasses.asdict(outcome).values(), flush=True)
+
+
+if __name__ == "__main__":
+    main()
