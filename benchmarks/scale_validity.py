@@ -23,11 +23,11 @@ from rich.console import Console
 from driftwise.reproduce.grids import TARGETS
 from driftwise.reproduce.published import find
 from driftwise.runs.store import read_result
-from driftwise.sweeps.display import Overview
 from driftwise.sweeps.executors import Pool
+from driftwise.sweeps.perform import carry_out
 from driftwise.sweeps.plan import RUNS, Plan, make_plan
+from driftwise.sweeps.progress import Overview
 from driftwise.sweeps.scale import SCALES
-from driftwise.sweeps.sweep import carry_out
 
 FILE = Path(__file__).resolve().parents[1] / "results" / "scale_validity.json"
 SEED = 100
