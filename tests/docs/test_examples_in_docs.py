@@ -218,6 +218,8 @@ def small_network() -> nn.Module:
     "for x, y in stream",
     "fit_reference",
     "def ask(request)",
+    "in readings",
+    "encoder=embed",
     'live.on("drifted"',
     "LiveClassifier",
 )
@@ -236,6 +238,10 @@ def test_the_examples_of_the_live_page(monkeypatch: pytest.MonkeyPatch) -> None:
         "stream": [(x[i : i + 20], y[i : i + 20] if i < 400 else None) for i in range(0, 600, 20)],
         "label_of": lambda image: 0,
         "page_somebody": paged.append,
+        "readings": [(x[i : i + 50].reshape(50, -1), y[i : i + 50]) for i in range(0, 300, 50)],
+        "embed": nn.Flatten(),
+        "images": data.images[order][:200],
+        "labels": y[:200],
         "x_last_year": x[600:1200],
         "y_last_year": y[600:1200],
     }
@@ -245,6 +251,11 @@ def test_the_examples_of_the_live_page(monkeypatch: pytest.MonkeyPatch) -> None:
     exec(block(page, "for x, y in stream"), names)
     live = names["live"]
     assert live.num_samples == 600
+    exec(block(page, "in readings"), names)
+    assert names["live"].num_samples == 300
+    exec(block(page, "encoder=embed"), names)
+    assert names["live"].predict(names["images"]).shape == (200,)
+    names["live"] = live
     exec(block(page, "fit_reference"), names)
     exec(block(page, 'live.on("drifted"'), names)
     live.observe(x[1200:1220], y[1200:1220])
@@ -269,3 +280,31 @@ def test_results_as_tables(capsys: pytest.CaptureFixture[str]) -> None:
     found = run_block("docs/run_folder.md", "driftwise.results")["found"]
     assert [row["seed"] for row in found.runs] == [0, 1]
     assert "vanilla" in capsys.readouterr().out
+
+
+ENCODERS = "docs/encoders.md"
+
+
+@executes(ENCODERS, "num_tasks=5", "body = nn", "class Edges", "from_texts")
+def test_the_examples_of_frozen_encoders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DRIFTWISE_CACHE", str(tmp_path / "cache"))
+    names = run_block(ENCODERS, "num_tasks=5")
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 5
+    assert float(lines[-1].split()[-2]) > 50
+    for marker in ("body = nn", "from_texts"):
+        exec(block(ENCODERS, marker), names)
+    assert names["mine"].encode(names["photos"]).features.shape == (10, 32)
+    assert names["vectors"].images.shape == (120, 14)
+    (tmp_path / "edges.py").write_text(block(ENCODERS, "class Edges"))
+    assert len(block(ENCODERS, "class Edges").splitlines()) <= 30
+    monkeypatch.syspath_prepend(tmp_path)
+    edges = driftwise.encoders.load("edges:Edges")
+    cache = driftwise.encoders.EmbeddingCache(edges)
+    features = cache.features(names["photos"])
+    assert features.shape == (10, 32)
+    assert torch.allclose(features.sum(1), torch.tensor(2.0))
+    assert cache.folder is not None
+    assert cache.folder.parent == tmp_path / "cache" / "embeddings"
