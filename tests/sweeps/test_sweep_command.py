@@ -240,6 +240,12 @@ def test_what_is_no_sweep_refuses_flags_that_would_do_nothing(
 
 
 def planned(monkeypatch: pytest.MonkeyPatch, *words: str) -> Plan:
+    """The one plan that `driftwise reproduce` would carry out."""
+    (plan,) = all_planned(monkeypatch, *words)
+    return plan
+
+
+def all_planned(monkeypatch: pytest.MonkeyPatch, *words: str) -> list[Plan]:
     """What `driftwise reproduce` would carry out."""
     plans: list[Plan] = []
 
@@ -249,7 +255,7 @@ def planned(monkeypatch: pytest.MonkeyPatch, *words: str) -> Plan:
 
     monkeypatch.setattr(sweep_command, "_carry_out", keep)
     assert command(["reproduce", *words]) == 0
-    return plans[0]
+    return plans
 
 
 def test_settings_of_the_command_line_reach_every_run_and_the_note(
@@ -277,20 +283,16 @@ def test_runs_beside_the_papers_join_its_grid_but_not_without_drift(
 
 
 def test_an_entry_of_ones_own_runs_every_table_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    plans: list[Plan] = []
-    monkeypatch.setattr(sweep_command, "_carry_out", lambda _, plan, __: plans.append(plan) or 0)
     monkeypatch.setattr(sweep_command, "_drawn_only", lambda _: 0)
     entry = ["--beside", "adaptation=own_parts:Counting", "--scale", "smoke"]
-    assert command(["reproduce", "leaderboard", *entry]) == 0
+    plans = all_planned(monkeypatch, "leaderboard", *entry)
     assert [plan.name for plan in plans] == [
         f"table{number}-smoke-own_parts-Counting" for number in (1, 2, 3, 4)
     ]
     for plan in plans:
         assert {run.place["adaptation"] for run in plan.runs} == {"own_parts:Counting"}
-    plans.clear()
-    one = ["--benchmark", "cifar10-cd"]
-    assert command(["reproduce", "leaderboard", *entry, *one]) == 0
-    assert [plan.reproduces for plan in plans] == ["table2"]
+    (one,) = all_planned(monkeypatch, "leaderboard", *entry, "--benchmark", "cifar10-cd")
+    assert one.reproduces == "table2"
 
 
 def test_speed_is_in_the_configs_the_note_and_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
