@@ -16,6 +16,7 @@ from same_state import same
 from sklearn.utils.estimator_checks import check_estimators_dtypes, check_fit2d_1sample
 
 import driftwise as dw
+from driftwise.analytic_learner import AnalyticNetwork
 from driftwise.live import LiveLearner, Request
 from driftwise.types import Samples
 
@@ -110,6 +111,21 @@ def test_small_batches_are_scaled_like_large_ones(size: int) -> None:
     np.testing.assert_allclose(
         live.predict_proba(stream.vectors), whole.predict_proba(stream.vectors), atol=1e-5
     )
+
+
+def test_the_classifier_is_not_computed_for_every_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, live = Sensors(), LiveLearner(method="slda", **NEVER)
+    stream.feed(live, 500, size=100)
+    computed: list[int] = []
+    compute = AnalyticNetwork.compute
+
+    def counting(*arguments: Any) -> None:
+        computed.append(live.num_samples)
+        compute(*arguments)
+
+    monkeypatch.setattr(AnalyticNetwork, "compute", counting)
+    stream.feed(live, 600, size=1)
+    assert 15 <= len(computed) <= 20, "once for every hundredth of the samples so far"
 
 
 def test_drift_is_found_asked_for_and_followed() -> None:
