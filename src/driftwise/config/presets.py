@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from driftwise.config import registry
 from driftwise.config.config_files import from_mapping
-from driftwise.config.custom import CustomPart, code_identity
+from driftwise.config.custom import CustomPart, code_identity, imported
 from driftwise.config.fields import fields_of
 from driftwise.config.schema import PARTS, RunConfig, changed
 from driftwise.datasets.catalogue import by_name
@@ -581,10 +581,15 @@ def with_code_identity(config: RunConfig, *, network_given: bool = False) -> Run
     ]
     for part in parts:
         part.factory()  # loads it: what is loaded is what counts
-    identity = code_identity(part.path for part in parts)
+    paths, named = [part.path for part in parts], list(map(str, parts))
+    if (encoder := registry.own_code(config).get("frozen_encoder")) is not None:
+        imported(encoder)
+        paths.append(encoder)
+        named.append(f"frozen_encoder {encoder}")
+    identity = code_identity(paths)
     if config.code_identity not in (None, identity):
         raise UserError(
-            f"the source of {', '.join(map(str, parts)) or 'custom parts'}, or of a local module "
+            f"the source of {', '.join(named) or 'custom parts'}, or of a local module "
             "imported there, is not what the config was made with; put that source back, or remove "
             "code_identity from the config to begin anew"
         )

@@ -356,6 +356,8 @@ class LiveEngine:
                     for each in verdicts
                 )
             drifted = {each.label: each for each in verdicts if each.needs_adaptation}
+            # Before adapting: samples whose labels are requested are monitored no longer.
+            self._keep_examples(handler, task, drifted, outcome)
             allowed = self._hold(drifted, outcome)
             result = AdaptationResult()
             if self.mode != "shadow":
@@ -370,7 +372,6 @@ class LiveEngine:
                 classes = sorted(drifted)
                 effects = [_effect(drifted[label]) for label in classes]
                 outcome.emit("drifted", classes=classes, verdicts=effects)
-                self._keep_examples(handler, task, drifted, outcome)
             self._apply_result(result, allowed, labels, outcome)
             monitored.end_check(due)
         self._report_untestable(outcome)

@@ -2,7 +2,7 @@
 
 from driftwise.metrics.detection import DetectionQuality, detection_quality
 from driftwise.metrics.evaluation import Calibration, Scores, confusion_matrix, score
-from driftwise.metrics.flops import FlopMeter, FlopsPerSample, per_sample
+from driftwise.metrics.flops import FlopMeter, FlopsPerSample, of_call, per_sample
 from driftwise.metrics.ledger import LABEL_KINDS, PHASES, Ledger
 from driftwise.metrics.matrix import (
     Recovery,
@@ -33,6 +33,7 @@ __all__ = [
     "final_average_accuracy",
     "forgetting",
     "forgetting_since",
+    "of_call",
     "per_sample",
     "recoveries",
     "score",

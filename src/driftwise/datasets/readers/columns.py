@@ -240,7 +240,7 @@ def _mapped(path: Path) -> np.ndarray:
     try:
         # Copy on write ("c"): torch warns about arrays that may not be written to.
         array: np.ndarray = np.load(path, mmap_mode="c", allow_pickle=False)
-    except (OSError, ValueError, EOFError, SyntaxError) as error:
+    except Exception as error:  # a header is parsed as Python text: it may raise anything
         reason = " ".join(str(error).split())
         raise UserError(
             f"{path}: no array of numbers or text that numpy.save wrote ({reason})"
