@@ -306,7 +306,9 @@ def predicting(case: Case, way: str, turns: int) -> list[Finding]:
 
 def main() -> None:
     parser = arguments(__doc__, turns=30)
-    parser.add_argument("--only", choices=("observe", "statistics", "check", "predict"), help="one of the parts")
+    parser.add_argument(
+        "--only", choices=("observe", "statistics", "check", "predict"), help="one of the parts"
+    )
     options = parser.parse_args()
     begin(options)
     head("other")
