@@ -280,3 +280,31 @@ def test_results_as_tables(capsys: pytest.CaptureFixture[str]) -> None:
     found = run_block("docs/run_folder.md", "driftwise.results")["found"]
     assert [row["seed"] for row in found.runs] == [0, 1]
     assert "vanilla" in capsys.readouterr().out
+
+
+ENCODERS = "docs/encoders.md"
+
+
+@executes(ENCODERS, "num_tasks=5", "body = nn", "class Edges", "from_texts")
+def test_the_examples_of_frozen_encoders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DRIFTWISE_CACHE", str(tmp_path / "cache"))
+    names = run_block(ENCODERS, "num_tasks=5")
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 5
+    assert float(lines[-1].split()[-2]) > 50
+    for marker in ("body = nn", "from_texts"):
+        exec(block(ENCODERS, marker), names)
+    assert names["mine"].encode(names["photos"]).features.shape == (10, 32)
+    assert names["vectors"].images.shape == (120, 14)
+    (tmp_path / "edges.py").write_text(block(ENCODERS, "class Edges"))
+    assert len(block(ENCODERS, "class Edges").splitlines()) <= 30
+    monkeypatch.syspath_prepend(tmp_path)
+    edges = driftwise.encoders.load("edges:Edges")
+    cache = driftwise.encoders.EmbeddingCache(edges)
+    features = cache.features(names["photos"])
+    assert features.shape == (10, 32)
+    assert torch.allclose(features.sum(1), torch.tensor(2.0))
+    assert cache.folder is not None
+    assert cache.folder.parent == tmp_path / "cache" / "embeddings"

@@ -148,7 +148,10 @@ def _open_csv(path: Path) -> Table:
         for block in _csv_blocks(path, len(names)):
             for name, place in wanted.items():
                 cells = block[place]
-                parts[name].append(_parsed(cells) if name in numbers else np.array(cells))
+                # Texts as objects: an array of text has room for the longest one everywhere.
+                parts[name].append(
+                    _parsed(cells) if name in numbers else np.array(cells, dtype=object)
+                )
         if not all(parts.values()):
             raise UserError(f"{path}: the table has no samples")
         return {name: np.concatenate(part) for name, part in parts.items()}
