@@ -49,7 +49,7 @@ def draws_together(buffer: Any, whole: ReplayBuffer, group: Group, count: int) -
     sizes = group.gather(torch.tensor([len(mine)])).tolist()
     assert max(sizes) - min(sizes) <= 1, "equal parts"
     ids = group.gather(mine.samples.ids)
-    assert len(ids.unique()) == len(ids), "without repeats"
+    assert len(set(ids.tolist())) == len(ids), "without repeats"
     order, place = ids.argsort(), expected.samples.ids.argsort()
     for name, column in vars(mine.samples).items():
         assert torch.equal(group.gather(column)[order], getattr(expected.samples, name)[place])

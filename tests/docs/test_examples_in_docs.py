@@ -152,6 +152,28 @@ def test_a_table_is_learned_without_rehearsal(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out.count("%") == 3
 
 
+@executes("docs/vectors.md", 'dw.load("runs/gas")')
+def test_a_table_is_run_by_the_commands_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    draw = np.random.default_rng(0)
+    gas, year = np.arange(600) % 4, np.repeat([2022, 2023, 2024], 200)
+    vectors = (4 * draw.normal(size=(4, 6)))[(gas + year) % 4] + draw.normal(size=(600, 6))
+    lines = [",".join([*(f"sensor {i}" for i in range(1, 7)), "gas", "year"])]
+    lines += [
+        ",".join(map(str, [*vector, "abcd"[kind], when]))
+        for vector, kind, when in zip(vectors, gas, year, strict=True)
+    ]
+    Path("readings.csv").write_text("\n".join(lines) + "\n")
+    for words in commands("docs/vectors.md"):
+        assert cli.command([*words, "--quiet"]) == 0
+    assert result_of("runs/gas")["faa"] > 90
+    assert result_of("runs/gas")["labels"]["adaptation"] == 2 * 4 * 5
+    assert result_of("runs/gas-er/amr-seed0")["drift_events"][0]["transform"] == "shift"
+    assert result_of("runs/digits-features")["config"]["frozen_encoder"] == "random"
+    capsys.readouterr()
+    run_block("docs/vectors.md", 'dw.load("runs/gas")', vectors=vectors[-4:])
+    assert len(capsys.readouterr().out.split(",")) == 4
+
+
 @executes("docs/run_folder.md", "result.json")
 def test_a_run_folder_has_the_files_and_keys_of_the_page() -> None:
     page = "docs/run_folder.md"

@@ -56,6 +56,8 @@ def open_table(source: Any) -> Table:
         if splits and all(map(_is_huggingface, splits)):
             return huggingface_table(source, "data")
         return in_memory(source, "data")
+    if hasattr(source, "collect"):
+        raise UserError("data: got a lazy frame; give it as collect() makes it")
     if hasattr(source, "columns") and hasattr(source, "__getitem__"):
         return _frame(source, "data")
     raise UserError(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -312,18 +314,30 @@ def _periods(
     if not 2 <= periods <= len(values):
         raise UserError(f"{source}: periods must be 2 to {len(values)}; got {periods}")
     if values.dtype.kind == "M":
-        moments = values.astype("datetime64[us]").astype(np.float64)
-        moments[np.isnat(values)] = np.nan
-    elif values.dtype.kind in "biuf":
-        moments = values.astype(np.float64)
-    else:
-        try:
-            moments = np.array(values.tolist(), dtype="datetime64[us]").astype(np.float64)
-        except (TypeError, ValueError):
-            moments = _numbers(values, column, source).astype(np.float64)
+        values = values.astype("datetime64[us]")  # which tolist makes dates of
+    try:
+        moments = np.array([_moment(each) for each in values.tolist()])
+    except ValueError:
+        moments = _numbers(values, column, source).astype(np.float64)  # it says what it holds
     if not np.isfinite(moments).all():
         raise UserError(f"{source}: column {column!r} has samples without a time")
     order = np.argsort(moments, kind="stable")
     positions = np.empty(len(values), dtype=np.int64)
     positions[order] = np.arange(len(values)) * periods // len(values)
     return positions, tuple(f"period {number}" for number in range(1, periods + 1))
+
+
+def _moment(value: Any) -> float:
+    """Seconds, or any number, to sort by; NaN where there is no time; ValueError for other text."""
+    if value is None or value == "" or value != value:
+        return math.nan
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            value = datetime.fromisoformat(value)
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC).timestamp()
+    return float(value)
