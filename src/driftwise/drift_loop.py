@@ -20,6 +20,7 @@ from driftwise.detect import (
     Monitor,
 )
 from driftwise.detect.base import KnownLabels
+from driftwise.distributed import Group
 from driftwise.encoders.encoding_cache import Cached
 from driftwise.errors import UserError
 from driftwise.hybrid_learner import HybridLearner
@@ -142,7 +143,8 @@ class DriftLoop:
             find_head(learner.network, to_input(stream.blank, learner.device))
         cost = 0 if (encode := stream.encode_two) is None else of_call(encode) // 2
         stream.book_encodings(lambda count: ledger.add_flops(count * cost, otherwise="train"))
-        meter = FlopMeter(ledger.add_flops)
+        processes = Group().size
+        meter = FlopMeter(lambda flops: ledger.add_flops(processes * flops))
         for network in learner.networks:
             meter.attach(network, shape)
         caches: list[Cached] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import sys
 from pathlib import Path
@@ -157,6 +158,9 @@ def test_an_encoder_of_ones_own_is_code_that_must_be_trusted(
         resume("run", trust=True)
 
 
+TEXTS = np.array([f"text {n}" for n in range(240)], dtype=object)
+
+
 @pytest.mark.parametrize(
     ("settings", "data", "message"),
     [
@@ -164,6 +168,12 @@ def test_an_encoder_of_ones_own_is_code_that_must_be_trusted(
         ({"frozen_encoder": "learner"}, DATA, "learner"),
         ({"frozen_encoder": "no_such_module:encode"}, DATA, "no_such_module"),
         ({"frozen_encoder": None}, DATA, "learns from feature vectors.*frozen_encoder"),
+        (
+            {"frozen_encoder": None, "method": "er"},
+            dataclasses.replace(DATA, images=TEXTS),
+            "texts.*encoder",
+        ),
+        ({}, dataclasses.replace(DATA, images=TEXTS), "texts"),
         ({"transform": "shift"}, DATA, "shift is for vectors.*images"),
         ({"augmentation": "crop"}, DATA, "augmentation is for images"),
         ({"preset": "published"}, DATA, "published experiments learned from images"),
@@ -193,3 +203,24 @@ def test_an_encoder_that_is_not_installed_says_what_to_install(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(dw.UserError, match=advice):
         run(config_of(frozen_encoder=name), tmp_path / "run", data=DATA)
+
+
+def test_texts_are_learned_through_an_encoder_of_texts(tmp_path: Path) -> None:
+    texts = np.array([f"{'abcd'[n % 4] * 5} {n}" for n in range(240)], dtype=object)
+    data = dataclasses.replace(DATA, images=texts)
+
+    def letters(samples: Any) -> torch.Tensor:
+        return torch.tensor([[each.count(letter) for letter in "abcd"] for each in samples]).float()
+
+    encoder = dw.encoders.load(letters, accepts="texts", identity="letters 1")
+    found = run(
+        config_of(frozen_encoder=None, transform="shift"),
+        tmp_path / "run",
+        data=data,
+        frozen_encoder=encoder,
+    )
+    assert found["faa"] > 90
+    predictor = dw.load(tmp_path / "run", frozen_encoder=encoder)
+    assert predictor.predict(["aaaa", "cccc"]).tolist() == [0, 2]
+    with pytest.raises(ValueError, match="expected texts"):
+        predictor.predict(np.zeros((2, 4)))

@@ -50,7 +50,7 @@ GROUPS = {
             "benchmark data max_per_class frozen_encoder scaling method adaptation backbone "
             "keep_features preset seed"
         ),
-        "memory": "buffer_size fresh_samples buffer_policy",
+        "memory": "buffer_size fresh_samples buffer_policy buffer_layout",
         "the stream": (
             "num_tasks class_order tasks num_drifts transform severity domains first_domain scope "
             "max_classes_per_drift sequential permutation_unit drift_share drift_over_tasks "
@@ -76,6 +76,11 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     code = command(sys.argv[1:] if argv is None else list(argv))
     # While Python shuts down, an interruption would end in a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        # Threads of torch.distributed now and then abort a process that leaves in the usual way.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
     sys.exit(code)
 
 
@@ -273,6 +278,8 @@ def _run(arguments: argparse.Namespace) -> int:
             saving=_saving(arguments),
             notify=Notify(progress=shown.progress, warn=shown.warn),
         )
+    if int(os.environ.get("RANK", "0")):
+        return DONE  # process 0 of a group speaks for all
     note = result.get("adapted", {}).get("note")  # a result of an earlier version has none
     print_outcome(
         arguments,

@@ -91,6 +91,8 @@ class TableOptions:
     """the column of classes"""
     features: tuple[str, ...] | None = None
     """the columns of features; None: all that have no other use"""
+    text: str | None = None
+    """a column of texts, instead of features; a frozen encoder of texts turns them into vectors"""
     leave_out: tuple[str, ...] = ()
     """columns that are not used"""
     domain: str | None = None

@@ -18,8 +18,10 @@ from driftwise.compiled import refuse_without_compiler
 from driftwise.config import registry
 from driftwise.config.custom import CustomPart
 from driftwise.config.presets import settled
-from driftwise.config.schema import RunConfig
+from driftwise.config.schema import RunConfig, changed
+from driftwise.distributed import Group
 from driftwise.errors import UserError
+from driftwise.hybrid_learner import Hybrid, HybridLearner
 from driftwise.learner import (
     Learner,
     Rate,
@@ -28,7 +30,7 @@ from driftwise.learner import (
     cosine_rate,
     step_rate,
 )
-from driftwise.memory import ReplayBuffer
+from driftwise.memory import AnyBuffer, ReplayBuffer, ReplicatedBuffer, ShardedBuffer
 from driftwise.methods import AnalyticMethod
 from driftwise.models.head import find_head
 from driftwise.models.inputs import Prepared, input_shape_of, to_input
@@ -72,8 +74,29 @@ def make_learner(
     method = registry.make("method", config)
     if isinstance(method, AnalyticMethod):
         return _analytic(config, method, image_shape, network, scaling)
+    if isinstance(method, Hybrid):
+        statistics_of = registry.CATALOGUE["method"][method.analytic].make()
+        options = {kind: each for kind, each in config.options.items() if kind != "method"}
+        part = changed(config, method=method.trained, options=options)
+        hybrid = HybridLearner(
+            cast("AnalyticLearner", _analytic(config, statistics_of, image_shape, None, scaling)),
+            make_learner(
+                part,
+                image_shape,
+                num_classes,
+                dtype=dtype,
+                statistics=statistics,
+                network=network,
+                max_gradient=max_gradient,
+            ),
+            temperature=method.temperature,
+        )
+        return cast("Learner", hybrid)  # it does all that is asked of a learner
     input_shape = input_shape_of(image_shape) if dtype == torch.uint8 else image_shape
     policy = registry.find("buffer_policy", settled(config.buffer_policy)).factory()()
+    buffer_type: type[AnyBuffer] = ReplayBuffer
+    if Group().size > 1:
+        buffer_type = ReplicatedBuffer if config.buffer_layout == "replicated" else ShardedBuffer
     learner = Learner(
         network_maker(
             config,
@@ -84,7 +107,7 @@ def make_learner(
             limit=None if dtype == torch.uint8 else FARTHEST,
         ),
         method,
-        buffer=ReplayBuffer(settled(config.buffer_size), policy=policy, seed=config.seed),
+        buffer=buffer_type(settled(config.buffer_size), policy=policy, seed=config.seed),
         optimiser=optimiser_maker(config),
         settings=TrainSettings(
             minibatch_size=settled(config.minibatch_size),

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from driftwise.config import registry
 from driftwise.config.config_files import from_mapping
-from driftwise.config.custom import CustomPart, code_identity, imported
+from driftwise.config.custom import CustomPart, code_identity, imported, is_import_path
 from driftwise.config.fields import fields_of
 from driftwise.config.schema import PARTS, RunConfig, changed
 from driftwise.datasets.catalogue import by_name
@@ -400,7 +400,9 @@ def _training(config: RunConfig) -> Preset:
         )
     # What the paper does not publish is this project's choice, and is marked so.
     benchmark = "cifar10-cd" if config.benchmark == "clear10-cd" else config.benchmark
-    method = "er" if config.method in ("finetune", "joint") else config.method
+    # A custom method starts from the settings of plain replay.
+    plain = config.method in ("finetune", "joint") or is_import_path(config.method)
+    method = "er" if plain else config.method
     given = config.buffer_size or BENCHMARKS.get(config.benchmark, {}).get("buffer_size", SIZES[0])
     size = min(SIZES, key=lambda published: abs(math.log(given / published)))
     if (benchmark, method, size) not in PAPER:
@@ -489,7 +491,7 @@ def _refuse_contradictions(config: RunConfig, *, encoder_is_fixed: bool) -> None
             'reference="held-out" or reference="fingerprint"',
         ),
         (
-            not is_analytic and config.fresh_samples is not None,
+            not registry.needs_vectors(config.method) and config.fresh_samples is not None,
             f"fresh_samples is a setting of analytic methods (ncm, slda, ridge); with "
             f"{config.method} as many are asked for as the buffer holds: use buffer_size",
         ),

@@ -89,6 +89,8 @@ class Settings:
     a drifted class asks for; by default, 20"""
     buffer_policy: str | None = None
     """which samples the buffer keeps; by default, reservoir"""
+    buffer_layout: Literal["sharded", "replicated"] = "sharded"
+    """of several processes: each keeps the samples that it saw, or each keeps all; numbers are equal"""
     num_tasks: int | None = None
     """how many tasks the classes are split into, as evenly as possible"""
     class_order: tuple[int, ...] | None = None

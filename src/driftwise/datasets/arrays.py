@@ -60,6 +60,8 @@ def from_arrays(
     array = _channels_last(images, ndim=4)
     if array.ndim == 2 and array.dtype.kind != "U":
         return _from_vectors(array, labels, class_names, domains, is_test, feature_names)
+    if array.dtype.kind in "OU" and array.ndim == 1:
+        raise UserError(f"{source}: expected numbers; got {array.dtype}: texts go into from_texts")
     shape = full_shape(array.shape, source)
     if labels is None:
         labels, class_names = np.zeros(len(array), dtype=np.int64), class_names or (EVERYTHING,)

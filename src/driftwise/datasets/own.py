@@ -56,6 +56,7 @@ class TableOptions(TypedDict, total=False):
 
     label: str | None
     features: Sequence[str] | None
+    text: str | None
     leave_out: Sequence[str]
     domain: str | None
     time: str | None

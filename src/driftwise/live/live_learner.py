@@ -798,7 +798,8 @@ class LiveLearner:
         else:
             span = min(self._settings.average_steps, 1 + learner.steps / 10)
             # A method that averages by itself predicts with another network than it trains.
-            averages = span > 0 and getattr(network, "trained", network) is learner.network
+            trained = getattr(network, "trained", network) if learner.networks else None
+            averages = span > 0 and trained is not None and trained is learner.network
             decay = math.exp((self._snapshot_step - learner.steps) / span) if averages else 0.0
             self._snapshots.renew(network, predictable, decay=decay)
         self._snapshot_step = learner.steps

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,12 +21,14 @@ from driftwise.config.build import as_begun, assemble
 from driftwise.config.config_files import from_mapping
 from driftwise.config.presets import resolve, settled
 from driftwise.config.schema import RunConfig, changed
+from driftwise.distributed import Group, joined
 from driftwise.drift_loop import DriftLoop
 from driftwise.encoders.loading import load
 from driftwise.errors import UserError, warn_caller
 from driftwise.models.head import Features, with_features
 from driftwise.protocols import Listener, Task
 from driftwise.runs.checkpoint import errors_named_after
+from driftwise.runs.follow import FollowedFolder
 from driftwise.runs.listeners import EventLog, FeatureLog, Listeners, Silent
 from driftwise.runs.result import (
     make_result,
@@ -156,17 +159,26 @@ def start(
 
     `begin` is called once the folder is taken, and makes the run's listener.
     """
-    if resume:
-        config = as_begun(config, out)
-    # Before the folder: what cannot work leaves no trace.
-    loop = assemble(config, data, network, frozen_encoder=frozen_encoder, notify=notify)
-    plain = loop.config.to_json()
-    with RunFolder.open(out, plain, resume=resume, overwrite=overwrite) as folder:
-        return run_in(folder, loop, listener=begin(loop), saving=saving, warn=notify.warn)
+    with joined() as group:
+        if resume:
+            config = as_begun(config, out)
+        # Before the folder: what cannot work leaves no trace.
+        loop = assemble(config, data, network, frozen_encoder=frozen_encoder, notify=notify)
+        plain = loop.config.to_json()
+        group.refuse_difference("settings and data", json.dumps(plain, sort_keys=True))
+
+        def open_folder() -> RunFolder | FollowedFolder:
+            if group.rank:
+                return FollowedFolder(Path(out))
+            return RunFolder.open(out, plain, resume=resume, overwrite=overwrite)
+
+        with group.first(open_folder) as folder:
+            listener = None if group.rank else begin(loop)
+            return run_in(folder, loop, listener=listener, saving=saving, warn=notify.warn)
 
 
 def run_in(
-    folder: RunFolder,
+    folder: RunFolder | FollowedFolder,
     loop: DriftLoop,
     *,
     listener: Listener | None = None,
@@ -178,26 +190,31 @@ def run_in(
     A SIGINT or SIGTERM that comes meanwhile takes effect once the step is made and saved.
     """
     source_commit()  # of what has been loaded now
+    group = Group()
     if folder.finished:
         return folder.result()
     with _running(folder, loop, listener, saving, warn) as tasks:
         for _ in tasks:
             pass
-        result = make_result(
-            loop.config,
-            loop.stream.schedule,
-            loop.stream.class_names,
-            folder.records(),
-            loop.ledger,
-            loop.warnings,
-        )
-        folder.write_result(result)
-    return result
+        if group.rank == 0:
+            result = make_result(
+                loop.config,
+                loop.stream.schedule,
+                loop.stream.class_names,
+                folder.records(),
+                loop.ledger,
+                loop.warnings,
+            )
+            folder.write_result(result)
+    if group.size == 1:
+        return result
+    group.any(True)  # process 0 has written it
+    return folder.result()
 
 
 @contextlib.contextmanager
 def _running(
-    folder: RunFolder,
+    folder: RunFolder | FollowedFolder,
     loop: DriftLoop,
     listener: Listener | None,
     saving: Saving,
@@ -253,7 +270,7 @@ def _running(
             yield done
 
     with _threads(config.threads), clear_out_of_memory(KEPT), deferred_signals() as interruption:
-        yield tasks(CheckpointSaver(saving, save, interruption))
+        yield tasks(CheckpointSaver(saving, save, interruption, Group()))
 
 
 # Runs that share their first tasks
@@ -311,7 +328,7 @@ MAX_VECTORS = 100
 """feature vectors of a drifted class that are kept for the report, before and after its drift"""
 
 
-def save_samples(folder: RunFolder, stream: Stream) -> None:
+def save_samples(folder: RunFolder | FollowedFolder, stream: Stream) -> None:
     """Keep an image of each drifted class before and after its drift, or vectors, for the report."""
     before, after, tasks = [], [], []
     for event in stream.schedule.events:

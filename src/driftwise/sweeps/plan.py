@@ -37,7 +37,7 @@ SWEEPS, RUNS, FAILURES, SHARED = "sweeps", "runs", "failures", "shared"
 """Folders of plans, of runs (which sweeps may share), of notes about failures, and of tasks that
 unfinished runs share."""
 
-TAKEN = (SWEEPS, RUNS, FAILURES, SHARED, "claims", "pages", "index.html")
+TAKEN = (SWEEPS, RUNS, FAILURES, SHARED, "claims", "leaderboard", "pages", "index.html")
 """Names that a sweep cannot have; nor can it have one that begins with theory-."""
 
 MOST_RUNS = 10_000
