@@ -193,6 +193,7 @@ TABLE_FLAGS = (
 )
 
 
+@pytest.mark.usefixtures("one_figure")
 def test_a_table_is_run_compared_swept_and_reported(table: Path, tmp_path: Path) -> None:
     flags = ("--data", table, *TABLE_FLAGS, "--method", "slda", "--quiet")
     said("run", *flags, "--out", tmp_path / "one")
