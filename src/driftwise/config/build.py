@@ -22,10 +22,12 @@ from driftwise.config.learners import (
 from driftwise.config.presets import (
     OF_GRADIENTS,
     PUBLISHED_ENCODER,
+    RULE,
     WITHOUT_HARM,
     WITHOUT_WEIGHTS,
     asks_learner,
     compares_pixels,
+    learns_vectors,
     settled,
     with_code_identity,
 )
@@ -72,6 +74,11 @@ def assemble(
     is_ours = data is None and not registry.is_custom("benchmark", config.benchmark)
     digest = verified_sha256(dataset.images) if is_ours else None
     config = with_data_identity(config, dataset, images_sha256=digest, warn=notify.warn)
+    if dataset.images.ndim == 2 and not learns_vectors(config):
+        raise UserError(
+            f"{config.benchmark} holds feature vectors, which nothing said before they were read; "
+            'set scaling="standard" (or "signed-log", "none"), which says so'
+        )
     stream = make_stream(config, dataset, frozen_encoder)
 
     @functools.cache
@@ -198,9 +205,10 @@ def warnings_about(
 
 def _without_meaning(config: RunConfig) -> list[str]:
     """Settings other than the default which mean nothing to an analytic method."""
-    usual = RunConfig()
-    names = [name for name in OF_GRADIENTS if getattr(config, name) != getattr(usual, name)]
-    return [*names, "epochs"] if settled(config.epochs) > 1 else names
+    usual = {**vars(RunConfig()), **RULE}
+    names = (*OF_GRADIENTS, "optimiser", "scheduler", "buffer_policy", "memory_format")
+    useless = [name for name in names if getattr(config, name) != usual[name]]
+    return [*useless, "epochs"] if settled(config.epochs) > 1 else useless
 
 
 def load_data(config: RunConfig, notify: Notify = QUIET) -> Dataset:
