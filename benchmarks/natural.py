@@ -18,7 +18,7 @@ about drift is the arm of a run:
 A network learned from scratch by experience replay (buffer of 500), on images or vectors, detection as
 above; the settings are those of PACS in `beyond_trials.py`:
 
-    replay-nothing, replay-realigned    without and with realignment of the buffer
+    replay-nothing, replay-realigned    without and with realignment of the buffer (`amr-plus`)
     replay-all                          relearning and rehearsal with all labels (`beyond_control.py`)
 
 Settings were chosen on other data and seeds (docs/log.md). Data sets are searched as always
@@ -96,7 +96,7 @@ COURSES: dict[str, Course] = {
 ARMS = ("nothing", "realigned", "by-class", "known", "added", "window", "all")
 SCRATCH = {
     "replay-nothing": "vanilla",
-    "replay-realigned": "amr",
+    "replay-realigned": "amr-plus",
     "replay-all": "beyond_control:relearn_and_rehearse",
 }
 """Arms that learn a network from scratch, and their adaptation."""
