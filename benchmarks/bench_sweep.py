@@ -26,12 +26,12 @@ from rich.console import Console
 import driftwise
 from driftwise.report.sweeps import read_sweep
 from driftwise.reproduce.paper_table import like_the_paper, paper_table
-from driftwise.sweeps.display import Overview
 from driftwise.sweeps.executors import InProcess, Pool
 from driftwise.sweeps.grid import Grid
 from driftwise.sweeps.job import Job
+from driftwise.sweeps.perform import carry_out
 from driftwise.sweeps.plan import RUNS, Plan, make_plan, write_plan
-from driftwise.sweeps.sweep import carry_out
+from driftwise.sweeps.progress import Overview
 
 
 class Cost(NamedTuple):

@@ -44,7 +44,7 @@ import data_tools
 from same_state import same
 
 import driftwise
-from driftwise.config.files import (
+from driftwise.config.config_files import (
     from_mapping,
     read_config_file,
     split_parts,
@@ -52,6 +52,7 @@ from driftwise.config.files import (
 )
 from driftwise.config.presets import options_type, resolve
 from driftwise.config.schema import PARTS, RunConfig
+from driftwise.datasets import from_table
 from driftwise.datasets.archive import extract
 from driftwise.datasets.readers import cifar, clear, decode, folders, idx, npz, tiny_imagenet
 from driftwise.errors import RunFailure, UserError
@@ -348,6 +349,19 @@ def _at(name: str, read: Callable[[Path], object]) -> Callable[[Path], object]:
     return lambda folder: read(folder / name)
 
 
+def _table(folder: Path) -> None:
+    """The same few vectors as .csv, .npy and .npz."""
+    x, y = np.random.default_rng(0).normal(size=(12, 3)), np.arange(12) % 3
+    lines = [
+        ",".join(map(repr, [*vector, label]))
+        for vector, label in zip(x.tolist(), y.tolist(), strict=True)
+    ]
+    (folder / "it.csv").write_text("\n".join(["a,b,c,label", *lines]) + "\n")
+    np.save(folder / "x.npy", x)
+    np.save(folder / "x_labels.npy", y)
+    np.savez(folder / "it.npz", features=x, labels=y, year=2000 + y)
+
+
 READERS: dict[str, Reader] = {
     "idx": Reader(
         make=lambda folder: data_tools.write_fashion_mnist(folder, zipped=False),
@@ -361,6 +375,9 @@ READERS: dict[str, Reader] = {
         make=lambda folder: data_tools.write_yearbook(folder / "it.npz"),
         read=_at("it.npz", npz.read_npz),
     ),
+    "table-csv": Reader(make=_table, read=_at("it.csv", from_table), victims="it.csv"),
+    "table-npy": Reader(make=_table, read=_at("x.npy", from_table), victims="x*.npy"),
+    "table-npz": Reader(make=_table, read=_at("it.npz", from_table), victims="it.npz"),
     "png": Reader(make=_images("png"), read=_decoded),
     "jpg": Reader(make=_images("jpg"), read=_decoded),
     "folders": Reader(

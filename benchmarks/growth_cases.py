@@ -137,7 +137,8 @@ def step_point(capacity: int) -> Point:
 
     small, large, batch = learner(SMALLEST), learner(capacity), rows_of(BATCH)
     work = {"small": lambda: small.observe(batch), "large": lambda: large.observe(batch)}
-    return against_the_smallest([small.buffer, large.buffer], work)
+    buffers = [each.buffer for each in (small, large) if isinstance(each.buffer, ReplayBuffer)]
+    return against_the_smallest(buffers, work)
 
 
 def whole_point(capacity: int) -> Point:

@@ -19,7 +19,6 @@ from driftwise.sweeps.plan import RUNS, SWEEPS
 
 LEFT_OUT = ("confusion_matrix", "calibration")
 """of a result; drawn on the pages of single runs alone"""
-BLANK: tuple[Any, ...] = (None, "", [], 0, False)
 ALWAYS = ("task", "class", "drifted", "score", "p_value", "threshold")
 """of a verdict"""
 
@@ -28,10 +27,15 @@ def shortened(result: dict[str, Any]) -> dict[str, Any]:
     """A result without what tables do not need."""
     kept = {key: value for key, value in result.items() if key not in LEFT_OUT}
     kept["verdicts"] = [
-        {key: value for key, value in verdict.items() if key in ALWAYS or value not in BLANK}
+        {key: value for key, value in verdict.items() if key in ALWAYS or not _is_blank(value)}
         for verdict in result["verdicts"]
     ]
     return kept
+
+
+def _is_blank(value: object) -> bool:
+    """Whether readers take a missing entry for the same; a number is never blank."""
+    return value is None or value is False or value in ("", [])
 
 
 def keep(source: Path, target: Path) -> int:

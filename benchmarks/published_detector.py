@@ -46,7 +46,7 @@ from driftwise.encoders.base import Encodes
 from driftwise.stats.ks import asymptotic_kolmogorov_smirnov, kolmogorov_smirnov
 from driftwise.stats.multiplicity import CORRECTIONS
 from driftwise.stats.scores import entropy
-from driftwise.streams.events import make_schedule, split_classes
+from driftwise.streams.drift_events import make_schedule, split_classes
 from driftwise.streams.transforms import apply
 from driftwise.types import Dataset
 

@@ -15,6 +15,7 @@ from torch import nn
 from driftwise.config.build import assemble
 from driftwise.config.presets import resolve
 from driftwise.config.schema import RunConfig
+from driftwise.distributed import Group
 from driftwise.drift_loop import DriftLoop
 from driftwise.loop import run_tasks
 from driftwise.models import MLP, ResNet18
@@ -181,7 +182,7 @@ def take_turns_with(
     first, second = assembly.stream.tasks()
     turn = TakingTurns(second, other, turns=turns, steps=case.steps)
     tasks: list[Any] = [first, turn]
-    never = CheckpointSaver(Saving(seconds=1e9), lambda _: None, Interruption())
+    never = CheckpointSaver(Saving(seconds=1e9), lambda _: None, Interruption(), Group())
     for _ in run_tasks(
         tasks,
         handler=assembly.handler,

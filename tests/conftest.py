@@ -45,7 +45,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def one_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports draw the cheapest of their figures alone, sweeps the first."""
-    from driftwise.report import figures
+    from driftwise.report import setting_figures as figures
     from driftwise.report.costs import cost_radar
     from driftwise.reproduce import figures as sweep_figures
 

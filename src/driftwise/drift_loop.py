@@ -6,8 +6,6 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
-from torch import nn
-
 from driftwise.adapt import Realign
 from driftwise.analytic_learner import AnalyticLearner
 from driftwise.detect import (
@@ -22,12 +20,13 @@ from driftwise.detect import (
     Monitor,
 )
 from driftwise.detect.base import KnownLabels
+from driftwise.distributed import Group
 from driftwise.encoders.encoding_cache import Cached
 from driftwise.errors import UserError
 from driftwise.hybrid_learner import HybridLearner
 from driftwise.learner import Learner
 from driftwise.loop import DriftHandler, Silent, run_tasks
-from driftwise.metrics import FlopMeter, Ledger, Scores, per_sample, score
+from driftwise.metrics import FlopMeter, Ledger, Scores, of_call, score
 from driftwise.models.head import find_head
 from driftwise.models.inputs import input_shape_of, to_input
 from driftwise.part_state import PartState
@@ -142,12 +141,10 @@ class DriftLoop:
         shape = input_shape_of(stream.image_shape)
         if learner.networks:
             find_head(learner.network, to_input(stream.blank, learner.device))
-        frozen: Sequence[nn.Module] = getattr(stream.encoder, "networks", ())
-        cost = sum(
-            per_sample(network, input_shape_of(stream.raw_shape)).forward for network in frozen
-        )
+        cost = 0 if (encode := stream.encode_two) is None else of_call(encode) // 2
         stream.book_encodings(lambda count: ledger.add_flops(count * cost, otherwise="train"))
-        meter = FlopMeter(ledger.add_flops)
+        processes = Group().size
+        meter = FlopMeter(lambda flops: ledger.add_flops(processes * flops))
         for network in learner.networks:
             meter.attach(network, shape)
         caches: list[Cached] = []

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from driftwise.analytic_learner import UNSEEN, AnalyticLearner, StatisticsMemory
 from driftwise.errors import UserError
 from driftwise.learner import Learner
-from driftwise.memory import ReplayBuffer
+from driftwise.memory import AnyBuffer
 from driftwise.methods import AnalyticMethod, Method
 from driftwise.types import Encoding, Extras, Samples, StepReport
 
@@ -26,7 +26,7 @@ class HybridMemory:
     drift are judged by them, and statistics follow in the same proportion.
     """
 
-    def __init__(self, statistics: StatisticsMemory, replay: ReplayBuffer) -> None:
+    def __init__(self, statistics: StatisticsMemory, replay: AnyBuffer) -> None:
         self.statistics = statistics
         self.replay = replay
 

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from driftwise import rng
 from driftwise.compiled import Compiled
+from driftwise.distributed import Group
 from driftwise.errors import Diverged, UserError
-from driftwise.memory import ReplayBuffer
+from driftwise.memory import AnyBuffer, ReplayBuffer, Stored
 from driftwise.methods.base import Inputs, Method, SampleKeys, check_columns, check_outcome
 from driftwise.models.head import encode_all, grow_head, grow_optimiser
 from driftwise.models.inputs import Augmentation, augment, to_device, to_input
@@ -86,14 +87,19 @@ class TrainSettings:
 
 
 class Learner:
-    """Learns from labelled batches one step at a time and predicts in between."""
+    """Learns from labelled batches one step at a time and predicts in between.
+
+    Under an initialised process group of torch.distributed, all processes make each call together
+    and with the same batch. Each learns from its part of the batch, and gradients are averaged: the
+    network is the same in all of them.
+    """
 
     def __init__(
         self,
         network: nn.Module | Callable[[int], nn.Module],
         method: Method,
         *,
-        buffer: ReplayBuffer,
+        buffer: AnyBuffer,
         lr: float = 0.03,
         optimiser: Callable[[nn.Module], torch.optim.Optimizer] | None = None,
         settings: TrainSettings | None = None,
@@ -106,12 +112,18 @@ class Learner:
                 that makes one (`models.seeded`): an adaptation may start from scratch, which takes
                 new weights from the function and the initial weights of a module.
             method: how a batch and samples from the buffer become a loss.
-            buffer: the replay buffer.
+            buffer: the replay buffer; of several processes, a `ShardedBuffer` or `ReplicatedBuffer`.
             lr: learning rate of SGD; not used where an `optimiser` is given.
             optimiser: makes the optimiser of a network.
             settings: how steps are made, whatever the method.
             seed: what augmentation, dropout and the method's own draws are drawn from.
         """
+        self._group = Group()
+        if self._group.size > 1 and isinstance(buffer, ReplayBuffer):
+            raise UserError(
+                f"{self._group.size} processes need one buffer together; expected a ShardedBuffer or "
+                "a ReplicatedBuffer of driftwise.memory, got a ReplayBuffer"
+            )
         self.buffer = buffer
         self.method = method
         self.steps = 0
@@ -129,6 +141,8 @@ class Learner:
         self._in_task = False
         self._factor = 1.0
         self._images_return = False
+        self._splits = False
+        """whether each process makes a part of the step"""
         self._grown_to: int | None = None
         self._augmenting = rng.fork(seed, "augmentation")
         self._dropping = rng.fork(seed, "dropout")
@@ -203,9 +217,14 @@ class Learner:
             raise ValueError("a step needs at least one sample; got an empty batch")
         if strangers := set(batch.labels.tolist()) - self._known:
             self.begin_task(sorted(strangers))
-        report = self._step(batch)
+        self._begin_step(len(batch))
+        report = self._step(self._part(batch), batch.labels)
         if self.method.rehearses:
-            self.buffer.offer(batch, self._columns(report.logits))
+            samples, logits = batch, report.logits
+            if self._group.size > 1:  # each process offers its part
+                mine = self._group.share(len(batch))
+                samples, logits = batch[mine], logits if self._splits else logits[mine]
+            self.buffer.offer(samples, self._columns(logits))
             self.between()
         return report
 
@@ -215,22 +234,45 @@ class Learner:
         Samples drawn from the buffer then take the place of the stream's. `rate`: factor on the learning
         rate, for this step.
         """
-        if batch is None:
-            batch = self.buffer.sample(self._settings.minibatch_size).samples
-        if not len(batch):
+        if not len(self.buffer if batch is None else batch):
             raise ValueError("nothing to rehearse: the buffer is empty")
+        self._begin_step(0 if batch is None else len(batch))
+        if batch is None:
+            mine = self._sampled(self._settings.minibatch_size).samples
+            labels = self._group.gather(mine.labels) if self._splits else mine.labels
+        else:
+            mine, labels = self._part(batch), batch.labels
         self._set_rate(rate)
         try:
-            return self._step(batch)
+            return self._step(mine, labels)
         finally:
             self._set_rate()
 
-    def _step(self, batch: Samples) -> StepReport:
-        """Update the network by one batch."""
+    def _begin_step(self, samples: int) -> None:
+        """Decide whether processes split the step: all parts must be equal, or means would differ.
+
+        A step that cannot be split evenly, such as the last of an epoch, is made by every process.
+        """
+        size, held = self._group.size, len(self.buffer)
+        drawn = (min(self._settings.minibatch_size, held), min(samples, held))
+        self._splits = size > 1 and not any(count % size for count in (samples, *drawn))
+
+    def _part(self, batch: Samples) -> Samples:
+        """What this process learns from a batch."""
+        return batch[self._group.share(len(batch))] if self._splits else batch
+
+    def _sampled(self, count: int) -> Stored:
+        """What this process learns from a draw of so many samples."""
+        if self._group.size == 1 or isinstance(self.buffer, ReplayBuffer):
+            return self.buffer.sample(count)
+        return self.buffer.sample(count, whole=not self._splits)
+
+    def _step(self, batch: Samples, labels: Tensor) -> StepReport:
+        """Update the network by one batch; `labels`: those of the parts of all processes."""
         if not self.network.training:  # train() walks over all modules: 60 us in a ResNet-18
             self.network.train()
         keys = SampleKeys(batch.ids, batch.concepts) if self._images_return else None
-        stream = self._inputs(batch.images, batch.labels, {}, keys)
+        stream = self._inputs(batch.images, batch.labels, {}, keys, labels)
         with self._forward_context():
             try:
                 outcome = self.method.outcome(self._trained, stream, self._draw)
@@ -241,27 +283,45 @@ class Learner:
         loss = float(outcome.loss.item())
         self.between()
         self.steps += 1
-        if not math.isfinite(loss):
-            raise Diverged(
-                f"the loss became {loss} at step {self.steps}; try a lower learning rate"
-            )
         # A tenth of what `zero_grad` takes: 6 us, not 55.
-        for group in self._optimiser.param_groups:
-            for weight in group["params"]:
-                weight.grad = None
-        outcome.loss.backward()  # type: ignore[no-untyped-call]
+        weights = [weight for group in self._optimiser.param_groups for weight in group["params"]]
+        for each in weights:
+            each.grad = None
+        if self._group.size == 1:
+            self._refuse_diverged(loss)
+            outcome.loss.backward()  # type: ignore[no-untyped-call]
+        else:
+            outcome.loss.backward()  # type: ignore[no-untyped-call]
+            loss = self._average_over_processes(weights, loss)
+            self._refuse_diverged(loss)
         if self._shapes_gradients:
             with self._forward_context():
                 self.method.after_backward(self.network)
         self.between()
         if self._settings.max_gradient is not None:
-            groups = self._optimiser.param_groups
-            weights = [weight for group in groups for weight in group["params"]]
             nn.utils.clip_grad_norm_(weights, self._settings.max_gradient)
         self._optimiser.step()
         self.method.after_step(self.network)
         self.between()
         return StepReport(loss=loss, logits=_detached(outcome.logits), labels=batch.labels)
+
+    def _refuse_diverged(self, loss: float) -> None:
+        if not math.isfinite(loss):
+            raise Diverged(
+                f"the loss became {loss} at step {self.steps}; try a lower learning rate"
+            )
+
+    def _average_over_processes(self, weights: Sequence[nn.Parameter], loss: float) -> float:
+        """Average gradients and batch-norm statistics over all processes; returns the mean loss."""
+        for each in weights:
+            if each.requires_grad and each.grad is None:  # another process may have one
+                each.grad = torch.zeros_like(each)
+        gradients = [each.grad for each in weights if each.grad is not None]
+        buffers = [buffer for network in self.networks for buffer in network.buffers()]
+        statistics = [buffer for buffer in buffers if buffer.is_floating_point()]
+        mean = torch.tensor(loss, device=self._device)
+        self._group.average([*gradients, *statistics, mean])
+        return float(mean)
 
     def logits(self, images: Tensor) -> Tensor:
         """Logits of the predicting network, (samples, h, w, c) -> (samples, classes), on the CPU.
@@ -284,11 +344,14 @@ class Learner:
 
     def encode(self, images: Tensor) -> Encoding:
         """Logits and features of the predicting network, on the CPU; no side effects."""
-        network = self.predictor
+        network, mine = self.predictor, self._evaluated_here(images)
         with self._evaluation(network):
-            parts = [self._to_input(part) for part in torch.split(images, _EVALUATED_AT_ONCE)]
+            parts = [self._to_input(part) for part in torch.split(mine, _EVALUATED_AT_ONCE)]
             encoding = encode_all(network, parts)
-        return Encoding(logits=encoding.logits.cpu(), features=encoding.features.cpu())
+        if mine is images:
+            return Encoding(logits=encoding.logits.cpu(), features=encoding.features.cpu())
+        gather = self._group.gather
+        return Encoding(logits=gather(encoding.logits), features=gather(encoding.features))
 
     def annotate(self, samples: Samples) -> Extras:
         """What the method keeps beside samples that no train step has seen."""
@@ -335,9 +398,17 @@ class Learner:
             group["lr"] = full * self._factor * rate
 
     def _evaluate(self, network: nn.Module, images: Tensor) -> Tensor:
-        """Logits on the CPU, a part of the samples at a time."""
+        """Logits on the CPU, a part of the samples at a time; each process makes some of them."""
+        mine = self._evaluated_here(images)
         with self._evaluation(network):
-            return self.logits_of(network, images)
+            logits = self.logits_of(network, mine)
+        return logits if mine is images else self._group.gather(logits)
+
+    def _evaluated_here(self, images: Tensor) -> Tensor:
+        """What this process evaluates of samples that all have; all of them, if they are few."""
+        if not 1 < self._group.size <= len(images):
+            return images
+        return images[self._group.share(len(images))]
 
     @contextlib.contextmanager
     def _evaluation(self, network: nn.Module) -> Iterator[None]:
@@ -356,17 +427,32 @@ class Learner:
     def _draw(self, count: int | None = None) -> Inputs | None:
         if not len(self.buffer):
             return None
-        wanted = self._settings.minibatch_size if count is None else count
-        stored = self.buffer.sample(wanted)
+        # A method counts the samples that it sees, and the buffer those of all processes.
+        parts = self._group.size if self._splits else 1
+        stored = self._sampled(self._settings.minibatch_size if count is None else count * parts)
         return self._inputs(stored.samples.images, stored.samples.labels, stored.extras)
 
     def _inputs(
-        self, images: Tensor, labels: Tensor, extras: Extras, keys: SampleKeys | None = None
+        self,
+        images: Tensor,
+        labels: Tensor,
+        extras: Extras,
+        keys: SampleKeys | None = None,
+        step_labels: Tensor | None = None,
     ) -> Inputs:
         if self._device.type != "cpu":  # where samples are already
             labels = to_device(labels, self._device)
+            if step_labels is not None:
+                step_labels = to_device(step_labels, self._device)
             extras = {name: to_device(column, self._device) for name, column in extras.items()}
-        return Inputs(images, labels, extras, convert=self._to_augmented, keys=keys)
+        return Inputs(
+            images,
+            labels,
+            extras,
+            convert=self._to_augmented,
+            keys=keys,
+            step_labels=step_labels,
+        )
 
     def _to_augmented(self, images: Tensor) -> Tensor:
         return augment(self._to_input(images), self._settings.augmentation, self._augmenting)

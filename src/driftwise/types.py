@@ -18,10 +18,11 @@ Extras = Mapping[str, Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """Images or feature vectors, and labels; the position of a sample is its id elsewhere."""
+    """Images, feature vectors or texts, and labels; the position of a sample is its id elsewhere."""
 
     images: np.ndarray
-    """uint8 (samples, height, width, channels), or float32 (samples, features)"""
+    """uint8 (samples, height, width, channels), float32 (samples, features), or texts, str objects
+    (samples,), which a frozen encoder turns into vectors where a stream is made"""
     labels: np.ndarray
     """int64 (samples,)"""
     class_names: tuple[str, ...]

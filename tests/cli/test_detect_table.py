@@ -100,6 +100,28 @@ def test_columns_are_chosen_or_left_out(
     assert detect(capsys, now, now, *flags, "--leave-out", "id,height")[0] == 0
 
 
+def test_an_encoder_may_lie_in_the_working_folder(
+    machine: Path, last: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(machine)
+    (machine / "own_squares.py").write_text("def squares(x):\n    return x.square()\n")
+    wider = write_csv(machine / "this.csv", 3 * values(2))
+    words = (last, wider, "--label", "gas", "--detector", "mmd", "--encoder", "own_squares:squares")
+    code, out, _ = detect(capsys, *words)
+    assert code == 3
+    assert "encoder: own_squares.squares" in out
+
+
+def test_vectors_are_verified_but_are_no_images_to_show(
+    machine: Path, last: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez(machine / "x.npz", features=values(0), labels=GASES)
+    assert command(["data", "verify", str(machine / "x.npz")]) == 0
+    assert "argon" in capsys.readouterr().out
+    assert command(["data", "show", str(machine / "x.npz")]) == 2
+    assert "holds no images to show" in " ".join(capsys.readouterr().err.split())
+
+
 REFUSED: dict[str, tuple[list[str], str]] = {
     "no labels": (
         ["last.csv", "last.csv"],

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sample_configs import Config, complaint
 
-from driftwise.config.files import from_mapping, read_config_file, split_parts
+from driftwise.config.config_files import from_mapping, read_config_file, split_parts
 from driftwise.config.schema import RunConfig
 from driftwise.files import read_object
 

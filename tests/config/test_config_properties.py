@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driftwise import RunConfig
-from driftwise.config.files import from_mapping
+from driftwise.config.config_files import from_mapping
 from driftwise.config.presets import resolve
 from driftwise.errors import UserError
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from sample_configs import Base, Config, Options, complaint
 
 from driftwise.config import flags
+from driftwise.config.config_files import from_mapping
 from driftwise.config.fields import field_docs
-from driftwise.config.files import from_mapping
 
 
 def parse(*argv: str) -> dict[str, object]:

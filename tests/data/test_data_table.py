@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -76,6 +77,28 @@ def test_features_can_be_chosen_and_domains_named() -> None:
     assert data.domain_names == ("cat", "dog")
 
 
+TIMES: dict[str, Any] = {
+    "dates": ["2021-05-01", "2020-01-01", "2022-01-01", "2019-01-01"],
+    "moments of zones": [
+        *("2020-01-01T12:00:00+00:00", "2020-01-01T12:30:00+02:00"),
+        *("2020-01-01T12:00:00Z", "2020-01-01 11:59:59"),
+    ],
+    "numbers": ["10", "9", "1e2", "-3"],
+    "numpy": np.array(["2021-05-01", "2020-01-01", "2022-01-01", "2019-01-01"], "datetime64[D]"),
+    "python": [
+        datetime(2021, 5, 1, tzinfo=UTC),
+        *(date(year, 1, 1) for year in (2020, 2022, 2019)),
+    ],
+}
+
+
+@pytest.mark.parametrize("times", TIMES.values(), ids=TIMES)
+def test_times_of_any_kind_are_sorted(times: Any) -> None:
+    domains = from_table({**TABLE, "when": times}, **ROLES).domains
+    assert domains is not None
+    assert domains.tolist() == [1, 0, 1, 0]
+
+
 REFUSED: dict[str, tuple[dict[Any, Any], dict[str, Any], str]] = {
     "label twice": ({}, {**ROLES, "features": ["width", "width"]}, "features names 'width' twice"),
     "a text, not a list": (
@@ -135,6 +158,11 @@ REFUSED: dict[str, tuple[dict[Any, Any], dict[str, Any], str]] = {
     "test part": ({"held out": [0, 1, 2, 1]}, ROLES, "held out must be true or false"),
     "lengths": ({"width": [1.0]}, ROLES, "columns must be of one length"),
     "no features": ({}, {**ROLES, "features": []}, "no column is left for features"),
+    "no time": (
+        {"when": ["2020-01-01", "", None, float("nan")]},
+        ROLES,
+        "column 'when' has samples without a time",
+    ),
     "time": ({"when": ["now", "then", "soon", ""]}, ROLES, "column 'when' holds text such as"),
 }
 
@@ -165,6 +193,8 @@ def test_bad_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         from_table(tmp_path / "none.csv")
     with pytest.raises(UserError, match="expected the path of"):
         from_table(3)
+    with pytest.raises(UserError, match=r"got a lazy frame; give it as collect\(\) makes it"):
+        from_table(SimpleNamespace(collect=None))
     (tmp_path / "table.parquet").write_bytes(b"PAR1")
     monkeypatch.setitem(__import__("sys").modules, "polars", None)
     monkeypatch.setitem(__import__("sys").modules, "pandas", None)

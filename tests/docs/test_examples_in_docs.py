@@ -152,6 +152,28 @@ def test_a_table_is_learned_without_rehearsal(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out.count("%") == 3
 
 
+@executes("docs/vectors.md", 'dw.load("runs/gas")')
+def test_a_table_is_run_by_the_commands_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    draw = np.random.default_rng(0)
+    gas, year = np.arange(600) % 4, np.repeat([2022, 2023, 2024], 200)
+    vectors = (4 * draw.normal(size=(4, 6)))[(gas + year) % 4] + draw.normal(size=(600, 6))
+    lines = [",".join([*(f"sensor {i}" for i in range(1, 7)), "gas", "year"])]
+    lines += [
+        ",".join(map(str, [*vector, "abcd"[kind], when]))
+        for vector, kind, when in zip(vectors, gas, year, strict=True)
+    ]
+    Path("readings.csv").write_text("\n".join(lines) + "\n")
+    for words in commands("docs/vectors.md"):
+        assert cli.command([*words, "--quiet"]) == 0
+    assert result_of("runs/gas")["faa"] > 90
+    assert result_of("runs/gas")["labels"]["adaptation"] == 2 * 4 * 5
+    assert result_of("runs/gas-er/amr-seed0")["drift_events"][0]["transform"] == "shift"
+    assert result_of("runs/digits-features")["config"]["frozen_encoder"] == "random"
+    capsys.readouterr()
+    run_block("docs/vectors.md", 'dw.load("runs/gas")', vectors=vectors[-4:])
+    assert len(capsys.readouterr().out.split(",")) == 4
+
+
 @executes("docs/run_folder.md", "result.json")
 def test_a_run_folder_has_the_files_and_keys_of_the_page() -> None:
     page = "docs/run_folder.md"
@@ -218,6 +240,8 @@ def small_network() -> nn.Module:
     "for x, y in stream",
     "fit_reference",
     "def ask(request)",
+    "in readings",
+    "encoder=embed",
     'live.on("drifted"',
     "LiveClassifier",
 )
@@ -236,6 +260,10 @@ def test_the_examples_of_the_live_page(monkeypatch: pytest.MonkeyPatch) -> None:
         "stream": [(x[i : i + 20], y[i : i + 20] if i < 400 else None) for i in range(0, 600, 20)],
         "label_of": lambda image: 0,
         "page_somebody": paged.append,
+        "readings": [(x[i : i + 50].reshape(50, -1), y[i : i + 50]) for i in range(0, 300, 50)],
+        "embed": nn.Flatten(),
+        "images": data.images[order][:200],
+        "labels": y[:200],
         "x_last_year": x[600:1200],
         "y_last_year": y[600:1200],
     }
@@ -245,6 +273,11 @@ def test_the_examples_of_the_live_page(monkeypatch: pytest.MonkeyPatch) -> None:
     exec(block(page, "for x, y in stream"), names)
     live = names["live"]
     assert live.num_samples == 600
+    exec(block(page, "in readings"), names)
+    assert names["live"].num_samples == 300
+    exec(block(page, "encoder=embed"), names)
+    assert names["live"].predict(names["images"]).shape == (200,)
+    names["live"] = live
     exec(block(page, "fit_reference"), names)
     exec(block(page, 'live.on("drifted"'), names)
     live.observe(x[1200:1220], y[1200:1220])
@@ -269,3 +302,31 @@ def test_results_as_tables(capsys: pytest.CaptureFixture[str]) -> None:
     found = run_block("docs/run_folder.md", "driftwise.results")["found"]
     assert [row["seed"] for row in found.runs] == [0, 1]
     assert "vanilla" in capsys.readouterr().out
+
+
+ENCODERS = "docs/encoders.md"
+
+
+@executes(ENCODERS, "num_tasks=5", "body = nn", "class Edges", "from_texts")
+def test_the_examples_of_frozen_encoders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DRIFTWISE_CACHE", str(tmp_path / "cache"))
+    names = run_block(ENCODERS, "num_tasks=5")
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 5
+    assert float(lines[-1].split()[-2]) > 50
+    for marker in ("body = nn", "from_texts"):
+        exec(block(ENCODERS, marker), names)
+    assert names["mine"].encode(names["photos"]).features.shape == (10, 32)
+    assert names["vectors"].images.shape == (120, 14)
+    (tmp_path / "edges.py").write_text(block(ENCODERS, "class Edges"))
+    assert len(block(ENCODERS, "class Edges").splitlines()) <= 30
+    monkeypatch.syspath_prepend(tmp_path)
+    edges = driftwise.encoders.load("edges:Edges")
+    cache = driftwise.encoders.EmbeddingCache(edges)
+    features = cache.features(names["photos"])
+    assert features.shape == (10, 32)
+    assert torch.allclose(features.sum(1), torch.tensor(2.0))
+    assert cache.folder is not None
+    assert cache.folder.parent == tmp_path / "cache" / "embeddings"

@@ -40,6 +40,13 @@ def test_the_tree_in_contributing_names_every_package() -> None:
     assert set(re.findall(r"`(\w+)/`", table)) == packages
 
 
+def test_no_file_name_has_two_meanings() -> None:
+    files = [file.name for file in (ROOT / "src/driftwise").rglob("*.py")]
+    same = {name for name in files if files.count(name) > 1}
+    # One meaning everywhere: the base class, and the settings, of a package.
+    assert same <= {"__init__.py", "base.py", "settings.py"}
+
+
 def test_there_are_two_commands_to_begin_with() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in ("demo", "test"):

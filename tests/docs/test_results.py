@@ -8,8 +8,11 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import keep_results
 import pytest
+import results_page
 
+from driftwise.report.sweeps import read_sweep
 from driftwise.reproduce.published import find
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -98,3 +101,39 @@ def test_all_drifts_were_found(cells: dict[Cell, list[dict[str, Any]]]) -> None:
         if drifts
     }
     assert found == {(4, 4)}
+
+
+# The four tables
+
+
+def test_the_page_is_what_the_kept_results_say() -> None:
+    assert results_page.page_of(TEXT, results_page.RESULTS) == TEXT
+
+
+def test_kept_results_are_shortened_and_count_as_finished(tmp_path: Path) -> None:
+    source = FOLDER
+    assert keep_results.keep(source, tmp_path) == len(list((source / "runs").iterdir()))
+    assert keep_results.keep(source, tmp_path) == 0
+    ours, theirs = (read_sweep(f / "sweeps" / "table1-small.json") for f in (tmp_path, source))
+    assert ours.num_done == theirs.num_done
+    for kept, whole in zip(ours.entries, theirs.entries, strict=True):
+        if kept.run is None or whole.run is None:
+            continue
+        for name in ("faa", "faa_stable", "labels", "flops", "detection", "verdicts", "matrix"):
+            if hasattr(whole.run, name):
+                assert repr(getattr(kept.run, name)) == repr(getattr(whole.run, name))
+    sizes = [
+        sum(f.stat().st_size for f in folder.rglob("result.json")) for folder in (tmp_path, source)
+    ]
+    assert sizes[0] < 0.9 * sizes[1]
+
+
+def test_the_scale_of_the_tables_is_valid_and_smoke_is_not() -> None:
+    evidence = json.loads((ROOT / "results" / "scale_validity.json").read_text())
+    for entry in evidence["tables"]:
+        assert entry["seed"] >= 100  # a development seed
+        assert entry["tpr"] >= 0.9
+        assert min(entry["share_of_published_without_drift"].values()) >= 0.6
+        assert len({*entry["faa"].values()}) == 3
+        assert entry["valid"]
+    assert not any(entry["valid"] for entry in evidence.get("smoke", []))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import shutil
@@ -122,7 +123,11 @@ def test_each_encoder_has_a_folder_of_its_own_below_the_users_caches(
     monkeypatch.setenv("DRIFTWISE_CACHE", str(tmp_path))
     caches = [EmbeddingCache(Counting(name, factor=k)) for k, name in enumerate("abc", 1)]
     assert [cache.features(numbered(7))[0, 0].item() for cache in caches] == [7, 14, 21]
-    assert sorted(path.name for path in (tmp_path / "embeddings").iterdir()) == ["a", "b", "c"]
+    folders = {cache.folder for cache in caches}
+    assert folders == set((tmp_path / "embeddings").iterdir())
+    outside = EmbeddingCache(Counting("../../outside"))
+    assert outside.folder is not None
+    assert outside.folder.resolve().parent == tmp_path / "embeddings"
 
 
 def test_other_weights_other_preprocessing_and_other_attributes_are_another_encoder() -> None:
@@ -143,6 +148,46 @@ def test_other_weights_other_preprocessing_and_other_attributes_are_another_enco
     }
     assert len(identities) == 5
     assert None not in identities
+
+
+SOURCE = """
+from torch import nn
+
+STRENGTH = {strength}
+
+
+def helped(images):
+    return images.float() * STRENGTH
+
+
+class Net(nn.Linear):
+    def forward(self, x):
+        return helped(x) {more}
+"""
+
+
+def test_another_line_of_source_or_another_global_is_another_encoder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def identity(strength: float = 1.0, more: str = "", later: float | None = None) -> str | None:
+        (tmp_path / "own_net.py").write_text(SOURCE.format(strength=strength, more=more))
+        importlib.invalidate_caches()
+        sys.modules.pop("own_net", None)
+        module: Any = importlib.import_module("own_net")
+        if later is not None:
+            module.STRENGTH = later
+        torch.manual_seed(0)
+        return OwnEncoder(module.Net(2, 2), preprocess=module.helped).identity
+
+    assert identity() == identity() is not None
+    assert len({identity(), identity(2.0), identity(more="+ 1"), identity(later=3.0)}) == 4
+    sys.modules.pop("own_net", None)
+    typed_in: dict[str, Any] = {}
+    exec("def typed(images): return images.float()", typed_in)
+    assert OwnEncoder(nn.Linear(2, 2), preprocess=typed_in["typed"]).identity is None
 
 
 def test_what_may_change_unseen_has_no_identity_and_is_kept_for_one_process(

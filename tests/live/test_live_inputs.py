@@ -26,7 +26,7 @@ from same_state import same
 import driftwise
 from driftwise import rng
 from driftwise.live import Event, Observation
-from driftwise.live.inputs import InputReader, InputStatistics, labels_from
+from driftwise.live.input_reader import InputReader, InputStatistics, labels_from
 
 
 def on_vectors(**settings: Any) -> driftwise.LiveLearner:

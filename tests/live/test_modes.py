@@ -158,8 +158,9 @@ def test_refusals() -> None:
         mine.correct([5], [1])
 
 
-def test_a_drift_is_reported_with_samples_from_before_and_after() -> None:
-    mine = before_drift()
+@pytest.mark.parametrize("labels", [None, lambda _: None])
+def test_a_drift_is_reported_with_samples_from_before_and_after(labels: Any) -> None:
+    mine = before_drift(labels=labels)
     seen = unlabelled(mine, alarms=1)[-1]
     assert set(seen.examples) == set(seen.drifted)
     for before, after in seen.examples.values():

@@ -108,14 +108,14 @@ def tiny(network: nn.Module) -> TinyNet:
     return copied
 
 
-def twin_of(memory: ReplayBuffer) -> ReplayBuffer:
+def twin_of(memory: Any) -> ReplayBuffer:
     """Another memory with the same samples, which will draw the same ones."""
     twin = ReplayBuffer(memory.capacity, policy=Reservoir(), seed=123)
     twin.load_state_dict(memory.state_dict())
     return twin
 
 
-def all_stored(memory: ReplayBuffer) -> tuple[Samples, Tensor]:
+def all_stored(memory: Any) -> tuple[Samples, Tensor]:
     """Every sample and the logits beside it, ordered by identity; the memory's own draws stay."""
     stored = twin_of(memory).sample(len(memory))
     order = stored.samples.ids.argsort()

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from browser_tools import Visit, browser
 from report_builders import small_result, write_run
 from sweep_builders import place_of, small_sweep, write_plan
-from test_report_browser import Visit, browser
 
 from driftwise.report.index_page import write_index
 from driftwise.report.sweeps import read_sweep
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["browser"]
 
 pytestmark = pytest.mark.browser
-sync_api = pytest.importorskip("playwright.sync_api")
 
 FIGURE = '<svg xmlns="http://www.w3.org/2000/svg" width="60" height="40"/>'
 

@@ -17,7 +17,7 @@ from report_builders import settings_in, small_result, write_run
 
 from driftwise.adaptation_counts import Adapted, count_adapted
 from driftwise.report import facets, write_report
-from driftwise.report.columns import comparison_text
+from driftwise.report.comparison import comparison_text
 from driftwise.report.index_page import write_index
 from driftwise.report.words import overview
 from driftwise.reproduce.claims import claims

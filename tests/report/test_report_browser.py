@@ -2,61 +2,27 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
+from browser_tools import Visit, browser
 from report_builders import small_result, write_run, write_small_comparison
 
+from driftwise.datasets import from_arrays
+from driftwise.detect.standalone import DriftDetector
 from driftwise.report import page as page_module
 from driftwise.report import write_report
+from driftwise.report.drift_page import build_drift_page
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser
+
+__all__ = ["browser"]
 
 pytestmark = pytest.mark.browser
-sync_api = pytest.importorskip("playwright.sync_api")
-
-QUIET = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-quic",
-)
-
-
-class Visit:
-    """An open page, and whatever it printed or requested."""
-
-    def __init__(self, page: Page) -> None:
-        self.page = page
-        self.complaints: list[str] = []
-        self.requests: list[str] = []
-        page.on("console", lambda message: self.complaints.append(message.text))
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("request", lambda request: self.requests.append(request.url))
-
-    def column(self, index: int) -> list[str]:
-        """The texts of one column of the first table, top to bottom."""
-        cells = self.page.locator("table").first.locator(f"tbody tr td:nth-child({index})")
-        return [text.strip() for text in cells.all_inner_texts()]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    names = ("chromium", "chromium-browser", "google-chrome")
-    found = next((path for path in map(shutil.which, names) if path), None)
-    if found is None:
-        pytest.skip(f"no Chromium is installed: looked for {', '.join(names)} on the PATH")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=list(QUIET))
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -162,3 +128,25 @@ def test_figures_beside_the_page_are_shown_and_nothing_else_is_asked_for(
     assert [url for url in visit.requests if not url.startswith(("file://", "data:"))] == []
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
     page.close()
+
+
+def test_a_page_of_vectors_fits_a_telephone_and_a_screen(browser: Browser, tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    names = ["a sensor with a name that is much longer than any of the others have", "b", "c"]
+    x, y = draw.normal(size=(120, 3)), np.arange(120) % 2
+    before = from_arrays(x, y, feature_names=names)
+    after = from_arrays(x + 2 * (y == 1)[:, None], y, feature_names=names)
+    report = DriftDetector().fit(before).check(after).as_dict()
+    more = {"reference": "last.csv", "current": "this.csv", "self_check": None}
+    (tmp_path / "index.html").write_text(build_drift_page(report | more, []))
+    for width in (400, 1300):
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        visit = Visit(page)
+        page.goto((tmp_path / "index.html").as_uri())
+        assert not visit.complaints
+        assert len(visit.requests) == 1
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        boxes = [each.bounding_box() for each in page.locator(".view svg[role=img]").all()]
+        assert len(boxes) == 4, "points, and the distributions of three features"
+        assert all(box is not None and box["width"] > 250 for box in boxes)
+        page.close()

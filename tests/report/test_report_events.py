@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from report_builders import settings_in, small_result, write_run
 
-from driftwise.report.events import Outcome, changes, describe_events, outcomes_of
+from driftwise.report.event_words import Outcome, changes, describe_events, outcomes_of
 from driftwise.report.read import find_runs
 from driftwise.report.words import summary
 

@@ -17,8 +17,8 @@ from driftwise.report.cells import Setting
 from driftwise.report.costs import cost_radar
 from driftwise.report.curves import accuracy_over_tasks, pooled_bins
 from driftwise.report.facets import RenderedFigure, lay_out
-from driftwise.report.figures import DRAWERS, draw_all
-from driftwise.report.grids import confusion_shares, contact_sheet, per_class_means
+from driftwise.report.heat_maps import confusion_shares, contact_sheet, per_class_means
+from driftwise.report.setting_figures import DRAWERS, draw_all
 from driftwise.report.style import RC, styles_by_cell, styles_of
 
 

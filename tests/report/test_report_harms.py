@@ -14,8 +14,8 @@ from report_builders import settings_in, small_result, write_run
 
 from driftwise.report import write_report
 from driftwise.report.cells import Setting
-from driftwise.report.columns import comparison_text
-from driftwise.report.events import Outcome, outcomes_of
+from driftwise.report.comparison import comparison_text
+from driftwise.report.event_words import Outcome, outcomes_of
 from driftwise.report.run_page import MAX_VERDICTS, verdict_table
 from driftwise.report.verdicts import MAX_ROWS, harm_dots, verdict_grid
 

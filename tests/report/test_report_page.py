@@ -14,7 +14,7 @@ from run_tools import snapshot
 
 import driftwise.report
 from driftwise.errors import UserError
-from driftwise.report import Report, figures, page, write_report
+from driftwise.report import Report, page, setting_figures, write_report
 
 HOSTILE = "<script>alert('1')</script>\"&$title"
 
@@ -216,7 +216,7 @@ def test_folders_may_be_texts_or_paths_one_or_several(tmp_path: Path) -> None:
 def test_a_run_more_adds_little_to_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(figures, "DRAWERS", {})
+    monkeypatch.setattr(setting_figures, "DRAWERS", {})
 
     def size_of(num_runs: int) -> int:
         for seed in range(num_runs):

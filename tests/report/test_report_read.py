@@ -213,7 +213,7 @@ def test_images_of_no_height_and_endless_width_are_refused(tmp_path: Path) -> No
 def test_only_the_images_that_are_shown_are_read(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", small_result())
     write_samples(run / "samples.safetensors", num=2000, side=64)
-    from driftwise.report.grids import sample_sheet
+    from driftwise.report.heat_maps import sample_sheet
 
     (setting,) = settings_in(tmp_path)
     sample_sheet(setting)  # what is imported and cached the first time is not counted

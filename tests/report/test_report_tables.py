@@ -12,7 +12,7 @@ from report_builders import settings_in, small_result, write_run, write_small_co
 import driftwise
 from driftwise.report import write_report
 from driftwise.report.cells import Setting
-from driftwise.report.columns import COMPARISON, comparison, comparison_csv, comparison_text
+from driftwise.report.comparison import COMPARISON, comparison, comparison_csv, comparison_text
 from driftwise.report.table import Head, Item, Table, csv_text
 
 

@@ -9,10 +9,10 @@ import pytest
 from report_builders import settings_in, small_result, write_run
 from safetensors.numpy import save_file
 
-from driftwise.report.figures import draw_all
-from driftwise.report.grids import sample_sheet
+from driftwise.report.heat_maps import sample_sheet
 from driftwise.report.read import find_runs
 from driftwise.report.run_page import build_run_page
+from driftwise.report.setting_figures import draw_all
 from driftwise.report.style import styles_of
 from driftwise.report.vectors import MAX_GROUPS, drift_in
 

@@ -74,6 +74,31 @@ def test_cells_are_the_unit_and_seeds_where_there_is_one_cell() -> None:
     assert not differences([])
 
 
+@pytest.mark.parametrize(
+    ("cells", "threshold", "expected"),
+    [
+        ([[1.0]], 0.0, None),
+        ([[-1.0, 3.0]], 0.0, 34),  # 2.83 points over seeds, 1 from the threshold
+        ([[0.9, 1.1], [0.8, 1.2], [1.0, 1.0]], 0.0, 2),
+        ([[-5.0, -5.1], [7.0, 7.1]], 0.0, 0),  # the cells disagree
+    ],
+)
+def test_how_many_seeds_would_decide(
+    cells: list[list[float]], threshold: float, expected: int | None
+) -> None:
+    places = (Where("b", "", size, "er", 1) for size in range(len(cells)))
+    values = {where: dict(enumerate(v)) for where, v in zip(places, cells, strict=True)}
+    seeds = Differences(values=values).seeds_to_decide(threshold)
+    assert seeds == expected
+    if len(cells) == 1 and seeds:
+        half = stats.t.ppf(0.975, seeds - 1) * np.std(cells[0], ddof=1) / math.sqrt(seeds)
+        assert (
+            half
+            <= 1.0
+            < stats.t.ppf(0.975, seeds - 2) * np.std(cells[0], ddof=1) / math.sqrt(seeds - 1)
+        )
+
+
 def test_the_published_numbers_decide_without_any_run() -> None:
     found = found_in()
     assert list(found) == KEYS

@@ -128,8 +128,8 @@ def test_observe_and_late_labels(web: TestClient, service: Service) -> None:
 def test_two_labellers_are_never_shown_the_same(web: TestClient, service: Service) -> None:
     total = len(service.board)
 
-    def lease(labeller: str, count: int = 4) -> list[int]:
-        body = {"labeller": labeller, "count": count}
+    def lease(labeller: str, count: int = 4, held: tuple[int, ...] = ()) -> list[int]:
+        body = {"labeller": labeller, "count": count, "held": held}
         found = web.post("/v1/requests/lease", json=body).json()
         assert found["open"] == total
         assert found["budget"] == 200
@@ -139,6 +139,7 @@ def test_two_labellers_are_never_shown_the_same(web: TestClient, service: Servic
     assert len(first) == len(second) == 4
     assert not set(first) & set(second)
     assert lease("a") == first
+    assert lease("a", 0, (first[2], second[0], 99_999)) == [first[2]]
     web.post("/v1/requests/skip", json={"labeller": "a", "id": first[0]})
     assert first[0] not in lease("a")
     assert first[0] in lease("c", 2)
@@ -297,7 +298,7 @@ JSON, NPY = {"content-type": "application/json"}, {"content-type": "application/
         ("/v1/labels/import", b"id,label\n1,x", {"content-type": "text/csv"}, 422, "unknown class"),
         ("/v1/labels/import", b'[{"data": 1}]', JSON, 422, "driftwise_id"),
         ("/v1/labels/import", b"\xff", {"content-type": "text/csv"}, 422, "no UTF-8"),
-        ("/v1/requests/lease", b'{"labeller": "a", "count": 0}', JSON, 422, "greater than"),
+        ("/v1/requests/lease", b'{"labeller": "a", "count": -1}', JSON, 422, "greater than"),
         ("/v1/mode", b'{"mode": "sure"}', JSON, 422, "unknown mode"),
         ("/v1/approve", b'{"classes": [99]}', JSON, 409, "does not wait"),
         ("/v1/rollback", b'{"to": 12345}', JSON, 422, "no snapshot 12345"),

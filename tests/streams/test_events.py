@@ -24,8 +24,8 @@ from streams_builders import (
 )
 
 from driftwise.errors import UserError
-from driftwise.streams import EventSpec, Schedule, Stream, events, make_script, read_event
-from driftwise.streams.events import event_tasks, own_transforms, split_classes
+from driftwise.streams import EventSpec, Schedule, Stream, drift_events, make_script, read_event
+from driftwise.streams.drift_events import event_tasks, own_transforms, split_classes
 from driftwise.streams.schedule import ORIGINAL
 from driftwise.streams.transforms import TRANSFORMS
 from driftwise.types import Dataset, Parts
@@ -72,7 +72,7 @@ def test_plain_data_becomes_the_event_it_describes() -> None:
 
 
 def test_the_events_of_the_documentation_make_a_schedule() -> None:
-    text = events.__doc__ or ""
+    text = drift_events.__doc__ or ""
     listed = yaml.safe_load(text[text.index("events:") :])["events"]
     specs = [read_event(event, source="documentation") for event in listed]
     made = make_script([(0, 1), (2,), (3,), (4,), ()], specs, seed=0, first_domain="photo")

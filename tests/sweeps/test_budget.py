@@ -11,9 +11,9 @@ from test_sweep import Scripted, finish
 
 from driftwise.sweeps.budget import Budget
 from driftwise.sweeps.job import Outcome
+from driftwise.sweeps.perform import carry_out
 from driftwise.sweeps.plan import RUNS, Plan
 from driftwise.sweeps.shared import tree_of
-from driftwise.sweeps.sweep import carry_out
 
 
 class Clock:

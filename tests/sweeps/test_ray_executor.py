@@ -27,10 +27,10 @@ from sweep_tools import Notes, is_dead, job_of, tiny_plan, undisturbed, until
 from driftwise.runs.saving import Terminated
 from driftwise.runs.store import CHECKPOINT, LOCK, is_busy
 from driftwise.sweeps import ray_executor
+from driftwise.sweeps.perform import Summary, carry_out
 from driftwise.sweeps.plan import FAILURES, RUNS, SHARED
 from driftwise.sweeps.ray_executor import OnRay
 from driftwise.sweeps.shared import tree_of
-from driftwise.sweeps.sweep import Summary, carry_out
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Ray's own, while it is imported

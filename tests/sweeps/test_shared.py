@@ -19,13 +19,13 @@ from driftwise.runs import run as runs
 from driftwise.runs.checkpoint import flatten
 from driftwise.runs.saving import OFTEN
 from driftwise.runs.store import RunFolder, is_finished, read_checkpoint, shared_tasks
-from driftwise.sweeps import sweep as sweeps
+from driftwise.sweeps import perform as sweeps
 from driftwise.sweeps.executors import Engine, InProcess, Pool
 from driftwise.sweeps.grid import Grid
 from driftwise.sweeps.job import Job, Outcome, perform
+from driftwise.sweeps.perform import Summary, carry_out
 from driftwise.sweeps.plan import RUNS, SHARED, Plan, make_plan
 from driftwise.sweeps.shared import tree_of
-from driftwise.sweeps.sweep import Summary, carry_out
 
 BASE: dict[str, Any] = {"tasks": [[0, 1], [2], [3], [4], [5]], "buffer_size": 40, "method": "der++"}
 AXES: dict[str, Any] = {"num_drifts": [0, 1, 2], "adaptation": ["vanilla", "fr", "amr", "amr-plus"]}

@@ -21,12 +21,12 @@ from driftwise import files
 from driftwise.errors import RunFailure
 from driftwise.report.sweeps import read_sweep
 from driftwise.runs.store import RunFolder, is_finished
-from driftwise.sweeps import sweep as sweeps
-from driftwise.sweeps.display import Overview
+from driftwise.sweeps import perform as sweeps
 from driftwise.sweeps.executors import Engine, InProcess
 from driftwise.sweeps.job import Job, Outcome, State
+from driftwise.sweeps.perform import Summary, carry_out
 from driftwise.sweeps.plan import FAILURES, RUNS, Plan, write_plan
-from driftwise.sweeps.sweep import Summary, carry_out
+from driftwise.sweeps.progress import Overview
 
 
 class Scripted(Engine):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -50,7 +51,9 @@ def display(arguments: argparse.Namespace, *, num_runs: int = 1) -> Display:
 
     from driftwise.runs.display import Display
 
-    return Display(Console(stderr=True, quiet=arguments.quiet), num_runs=num_runs)
+    # Of several processes that torchrun has started, the first one shows what they do.
+    quiet = arguments.quiet or os.environ.get("RANK", "0") != "0"
+    return Display(Console(stderr=True, quiet=quiet), num_runs=num_runs)
 
 
 def print_outcome(arguments: argparse.Namespace, outcome: Any, text: str) -> None:

@@ -165,6 +165,10 @@ def _show(arguments: argparse.Namespace) -> int:
     refuse_part_options(arguments)
     with display(arguments) as shown:
         name, dataset = _dataset(arguments, shown)
+        if dataset.images.ndim != 4:
+            raise UserError(
+                f"{name} holds no images to show; `driftwise detect` draws feature vectors"
+            )
         out = contact_sheet(
             dataset, classes=arguments.classes, out=arguments.out or Path(f"{name}.png")
         )

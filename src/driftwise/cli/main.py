@@ -27,9 +27,9 @@ from driftwise.cli.detect import add_detect_command
 from driftwise.cli.serve import add_serve_command
 from driftwise.cli.sweep import add_sweep_commands
 from driftwise.config import registry
+from driftwise.config.config_files import from_mapping, read_config_file, split_parts, unfold_data
 from driftwise.config.custom import CustomPart, in_one_line, place_of
 from driftwise.config.fields import fields_of
-from driftwise.config.files import from_mapping, read_config_file, split_parts, unfold_data
 from driftwise.config.flags import OneLineParser, add_flags, as_flags, coerce, split_part_options
 from driftwise.config.schema import PARTS, RunConfig, Settings, changed
 from driftwise.errors import RunFailure, UserError
@@ -76,6 +76,11 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     code = command(sys.argv[1:] if argv is None else list(argv))
     # While Python shuts down, an interruption would end in a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        # Threads of torch.distributed now and then abort a process that leaves in the usual way.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
     sys.exit(code)
 
 
@@ -273,6 +278,8 @@ def _run(arguments: argparse.Namespace) -> int:
             saving=_saving(arguments),
             notify=Notify(progress=shown.progress, warn=shown.warn),
         )
+    if int(os.environ.get("RANK", "0")):
+        return DONE  # process 0 of a group speaks for all
     note = result.get("adapted", {}).get("note")  # a result of an earlier version has none
     print_outcome(
         arguments,

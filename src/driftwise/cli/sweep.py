@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
@@ -41,7 +42,7 @@ SIZES = (
 """Settings that decide how many samples a check compares."""
 NAMED = ("buffer_size", "num_drifts")
 """Those of them that name the runs in a warning."""
-DRAWN_ONLY = {"theory": ("benchmark", "seeds"), "claims": ()}
+DRAWN_ONLY = {"theory": ("benchmark", "seeds"), "claims": (), "leaderboard": ()}
 """What is no sweep, and its flags beside those of the output."""
 
 
@@ -67,7 +68,8 @@ def add_sweep_commands(commands: Any) -> None:
         lambda arguments: _reproduce(reproduce, arguments),
         "a table or figure of the paper, beside its published numbers",
         description=f"Redraw a table or figure of the paper. {known}; theory: the theorems, "
-        "measured; claims: what the text claims beside what was measured in the same folder.",
+        "measured; claims: what the text claims beside what was measured in the same folder; leaderboard: "
+        "all entries of the folder, ranked; with --beside, after running the tables for these.",
     )
     names = (*TARGETS, *DRAWN_ONLY)
     reproduce.add_argument("name", choices=names, metavar="NAME", help=", ".join(names))
@@ -165,34 +167,61 @@ def _sweep(arguments: argparse.Namespace) -> int:
 
 
 def _reproduce(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
+    refuse_part_options(arguments)
+    if arguments.seeds is not None and arguments.seeds < 1:
+        raise UserError(f"--seeds must be at least 1; got {arguments.seeds}")
+    if arguments.name == "leaderboard" and arguments.beside:
+        return _enter(arguments)
+    if arguments.name in DRAWN_ONLY:
+        _refuse_unused(parser, arguments)
+        return _drawn_only(arguments)
+    return _carry_out(arguments, _plan(arguments, arguments.name), arguments.out)
+
+
+def _plan(arguments: argparse.Namespace, name: str, *, entry: str | None = None) -> Plan:
+    """The plan of a table or figure; `entry`: of what runs beside it alone, under that name."""
     from driftwise.reproduce.grids import TARGETS
     from driftwise.sweeps.plan import make_plan
     from driftwise.sweeps.scale import scale_named
 
-    refuse_part_options(arguments)
-    if arguments.seeds is not None and arguments.seeds < 1:
-        raise UserError(f"--seeds must be at least 1; got {arguments.seeds}")
-    if arguments.name in DRAWN_ONLY:
-        _refuse_unused(parser, arguments)
-        return _drawn_only(arguments)
-    target = TARGETS[arguments.name]
+    target = TARGETS[name]
     scale = scale_named(arguments.scale or SCALE)
     seeds = range(arguments.seeds or SEEDS[scale.name])
     extra = _settings(arguments)
     benchmark = arguments.benchmark
     other = benchmark is not None and benchmark not in target.benchmarks
     fast = "fast" if arguments.speed == "fast" else None
-    plan = make_plan(
-        arguments.sweep_name
-        or "-".join(filter(None, [arguments.name, scale.name, benchmark, fast])),
-        target.grid(seeds, benchmark, extra, _beside(arguments)),
+    usual = "-".join(filter(None, [name, scale.name, benchmark, fast, entry]))
+    return make_plan(
+        arguments.sweep_name or usual,
+        target.grid(seeds, benchmark, extra, _beside(arguments), alone=entry is not None),
         scale=scale,
-        reproduces=arguments.name,
+        reproduces=name,
         published_on=target.benchmarks[0] if other else None,
         changed={key: value for key, value in extra.items() if key != "data"},
         fast=fast is not None,
     )
-    return _carry_out(arguments, plan, arguments.out)
+
+
+def _enter(arguments: argparse.Namespace) -> int:
+    """Run the paper's tables for what `--beside` names alone, then rank it among all others."""
+    from driftwise.reproduce.grids import TABLES, TARGETS
+
+    if arguments.sweep_name is not None:
+        raise UserError("reproduce leaderboard names its sweeps itself; leave out --name")
+    values = [value for each in _beside(arguments).values() for value in each]
+    entry = re.sub(r"[^A-Za-z0-9+._-]+", "-", "-".join(values))[:40]
+    tables = [
+        name
+        for name in TABLES
+        if arguments.benchmark is None or arguments.benchmark in TARGETS[name].benchmarks
+    ]
+    if not tables:
+        known = ", ".join(name for table in TABLES for name in TARGETS[table].benchmarks)
+        raise UserError(f"the tables run on {known}; got --benchmark {arguments.benchmark}")
+    for table in tables:
+        _carry_out(arguments, _plan(arguments, table, entry=entry), arguments.out)
+    return 0 if arguments.dry_run else _drawn_only(arguments)
 
 
 def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -227,10 +256,10 @@ def _carry_out(arguments: argparse.Namespace, plan: Plan, out: Path) -> int:
     from driftwise.reproduce.draw import draw
     from driftwise.runs.store import is_finished
     from driftwise.sweeps.budget import Budget
-    from driftwise.sweeps.display import Overview
+    from driftwise.sweeps.perform import carry_out
     from driftwise.sweeps.plan import RUNS, chosen, write_plan
+    from driftwise.sweeps.progress import Overview
     from driftwise.sweeps.shared import tree_of
-    from driftwise.sweeps.sweep import carry_out
 
     if arguments.retries < 0:
         raise UserError(f"--retries must be at least 0; got {arguments.retries}")
@@ -350,6 +379,8 @@ def _drawn_only(arguments: argparse.Namespace) -> int:
     with display(arguments) as shown:
         if arguments.name == "claims":
             drawn = draw.draw_claims(arguments.out, shown.say)
+        elif arguments.name == "leaderboard":
+            drawn = draw.draw_leaderboard(arguments.out, shown.say)
         else:
             drawn = draw.draw_theory(
                 arguments.out,

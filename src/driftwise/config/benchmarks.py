@@ -11,7 +11,7 @@ from driftwise.datasets.catalogue import BENCHMARKS, known_set
 from driftwise.datasets.own import load_own
 from driftwise.datasets.readers.decode import Fit
 from driftwise.datasets.readers.folders import Layout
-from driftwise.datasets.readers.table import from_table
+from driftwise.datasets.readers.tabular import from_table
 from driftwise.datasets.reading import Progress, Warn
 from driftwise.datasets.validate import group_domains
 from driftwise.errors import UserError
@@ -91,6 +91,8 @@ class TableOptions:
     """the column of classes"""
     features: tuple[str, ...] | None = None
     """the columns of features; None: all that have no other use"""
+    text: str | None = None
+    """a column of texts, instead of features; a frozen encoder of texts turns them into vectors"""
     leave_out: tuple[str, ...] = ()
     """columns that are not used"""
     domain: str | None = None

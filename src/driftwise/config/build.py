@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -42,6 +43,8 @@ from driftwise.detect import (
 )
 from driftwise.detect.base import reads_monitored
 from driftwise.drift_loop import DriftLoop
+from driftwise.encoders.embedding_cache import EmbeddingCache
+from driftwise.encoders.loading import load
 from driftwise.errors import UserError
 from driftwise.methods import AnalyticMethod, Method
 from driftwise.runs.store import read_config
@@ -55,11 +58,13 @@ def assemble(
     data: Dataset | None = None,
     network: nn.Module | None = None,
     *,
+    frozen_encoder: Any = None,
     notify: Notify = QUIET,
 ) -> DriftLoop:
     """The loop that a config describes, bound to its stream; `presets.resolve` has completed it.
 
-    `data` takes the place of the benchmark's own, `network` that of the config's backbone.
+    `data` takes the place of the benchmark's own, `network` that of the config's backbone,
+    `frozen_encoder` that of the encoder that the config names.
     """
     config = with_code_identity(config, network_given=network is not None)
     dataset = load_data(config, notify) if data is None else check_dataset(data, source="data")
@@ -67,7 +72,7 @@ def assemble(
     is_ours = data is None and not registry.is_custom("benchmark", config.benchmark)
     digest = verified_sha256(dataset.images) if is_ours else None
     config = with_data_identity(config, dataset, images_sha256=digest, warn=notify.warn)
-    stream = make_stream(config, dataset)
+    stream = make_stream(config, dataset, frozen_encoder)
 
     @functools.cache
     def statistics() -> Statistics:
@@ -263,7 +268,19 @@ def as_begun(config: RunConfig, folder: str | os.PathLike[str]) -> RunConfig:
     return config
 
 
-def make_stream(config: RunConfig, dataset: Dataset) -> Stream:
+def frozen_of(config: RunConfig) -> EmbeddingCache | None:
+    """The frozen encoder that a config names, with its features on disk."""
+    if (name := config.frozen_encoder) is None:
+        return None
+    if " " in name:  # as `runs.run` calls an object
+        raise UserError(
+            f"the run was made with a frozen encoder given from Python ({name}): give it again, as "
+            "frozen_encoder=..."
+        )
+    return EmbeddingCache(load(name))
+
+
+def make_stream(config: RunConfig, dataset: Dataset, frozen_encoder: Any = None) -> Stream:
     """The stream that a config describes."""
     method = registry.find("method", config.method).factory()  # a custom one may be a function
     return class_incremental(
@@ -291,6 +308,7 @@ def make_stream(config: RunConfig, dataset: Dataset) -> Stream:
         reference=settled(config.reference),
         max_per_class=config.max_per_class,
         batch_size=settled(config.batch_size),
+        encoder=frozen_of(config) if frozen_encoder is None else frozen_encoder,
         scaling=config.scaling,
         cumulative=getattr(method, "cumulative", False),
         source=config.benchmark,

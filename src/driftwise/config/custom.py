@@ -31,8 +31,8 @@ from types import ModuleType
 from typing import Any
 
 import driftwise
+from driftwise.config.config_files import from_mapping
 from driftwise.config.fields import is_supported, without_none
-from driftwise.config.files import from_mapping
 from driftwise.errors import RunFailure, UserError
 
 METHODS: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -62,7 +62,7 @@ class CustomPart:
 
     def factory(self) -> Any:
         """The class or function itself; imports it, and refuses what cannot be such a component."""
-        found = _imported(self.path)
+        found = imported(self.path)
         _check_callable(self, found)
         return found
 
@@ -117,7 +117,8 @@ def is_import_path(name: str) -> bool:
     return ":" in name
 
 
-def _imported(path: str) -> Any:
+def imported(path: str) -> Any:
+    """What an import path names; UserError of one line where it cannot be imported."""
     module, _, name = path.partition(":")
     cannot = f"cannot import {path!r} (expected module:name)"
     if not all(word.isidentifier() for word in (*module.split("."), *name.split("."))):

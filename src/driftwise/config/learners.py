@@ -19,6 +19,7 @@ from driftwise.config import registry
 from driftwise.config.custom import CustomPart
 from driftwise.config.presets import settled
 from driftwise.config.schema import RunConfig
+from driftwise.distributed import Group
 from driftwise.errors import UserError
 from driftwise.learner import (
     Learner,
@@ -28,7 +29,7 @@ from driftwise.learner import (
     cosine_rate,
     step_rate,
 )
-from driftwise.memory import ReplayBuffer
+from driftwise.memory import AnyBuffer, ReplayBuffer, ReplicatedBuffer, ShardedBuffer
 from driftwise.methods import AnalyticMethod
 from driftwise.models.head import find_head
 from driftwise.models.inputs import Prepared, input_shape_of, to_input
@@ -74,6 +75,9 @@ def make_learner(
         return _analytic(config, method, image_shape, network, scaling)
     input_shape = input_shape_of(image_shape) if dtype == torch.uint8 else image_shape
     policy = registry.find("buffer_policy", settled(config.buffer_policy)).factory()()
+    buffer_type: type[AnyBuffer] = ReplayBuffer
+    if Group().size > 1:
+        buffer_type = ReplicatedBuffer if config.buffer_layout == "replicated" else ShardedBuffer
     learner = Learner(
         network_maker(
             config,
@@ -84,7 +88,7 @@ def make_learner(
             limit=None if dtype == torch.uint8 else FARTHEST,
         ),
         method,
-        buffer=ReplayBuffer(settled(config.buffer_size), policy=policy, seed=config.seed),
+        buffer=buffer_type(settled(config.buffer_size), policy=policy, seed=config.seed),
         optimiser=optimiser_maker(config),
         settings=TrainSettings(
             minibatch_size=settled(config.minibatch_size),

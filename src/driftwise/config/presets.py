@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from driftwise.config import registry
-from driftwise.config.custom import CustomPart, code_identity
+from driftwise.config.config_files import from_mapping
+from driftwise.config.custom import CustomPart, code_identity, imported, is_import_path
 from driftwise.config.fields import fields_of
-from driftwise.config.files import from_mapping
 from driftwise.config.schema import PARTS, RunConfig, changed
 from driftwise.datasets.catalogue import by_name
 from driftwise.datasets.own import holds_vectors
@@ -400,7 +400,9 @@ def _training(config: RunConfig) -> Preset:
         )
     # What the paper does not publish is this project's choice, and is marked so.
     benchmark = "cifar10-cd" if config.benchmark == "clear10-cd" else config.benchmark
-    method = "er" if config.method in ("finetune", "joint") else config.method
+    # A custom method starts from the settings of plain replay.
+    plain = config.method in ("finetune", "joint") or is_import_path(config.method)
+    method = "er" if plain else config.method
     given = config.buffer_size or BENCHMARKS.get(config.benchmark, {}).get("buffer_size", SIZES[0])
     size = min(SIZES, key=lambda published: abs(math.log(given / published)))
     if (benchmark, method, size) not in PAPER:
@@ -581,10 +583,15 @@ def with_code_identity(config: RunConfig, *, network_given: bool = False) -> Run
     ]
     for part in parts:
         part.factory()  # loads it: what is loaded is what counts
-    identity = code_identity(part.path for part in parts)
+    paths, named = [part.path for part in parts], list(map(str, parts))
+    if (encoder := registry.own_code(config).get("frozen_encoder")) is not None:
+        imported(encoder)
+        paths.append(encoder)
+        named.append(f"frozen_encoder {encoder}")
+    identity = code_identity(paths)
     if config.code_identity not in (None, identity):
         raise UserError(
-            f"the source of {', '.join(map(str, parts)) or 'custom parts'}, or of a local module "
+            f"the source of {', '.join(named) or 'custom parts'}, or of a local module "
             "imported there, is not what the config was made with; put that source back, or remove "
             "code_identity from the config to begin anew"
         )

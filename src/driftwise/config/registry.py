@@ -17,7 +17,7 @@ from typing import Any
 
 from driftwise.config.custom import CustomPart, is_import_path
 from driftwise.datasets.catalogue import BENCHMARKS
-from driftwise.encoders.names import ENCODERS
+from driftwise.encoders.names import ENCODERS, LIBRARIES
 from driftwise.errors import unknown_name
 
 
@@ -258,6 +258,16 @@ def installed(kind: str) -> Mapping[str, CustomPart]:
         point.name: CustomPart(kind, point.value, f"offered by the package {point.dist.name}")
         for point in entry_points(group=GROUPS[kind])
         if point.dist is not None and point.name not in CATALOGUE[kind]
+    }
+
+
+def own_code(config: Any) -> dict[str, str]:
+    """The import paths of the user's code that a config names, by setting."""
+    named = {kind: getattr(config, kind) or "" for kind in (*OWN, "frozen_encoder")}
+    return {
+        kind: name
+        for kind, name in named.items()
+        if is_import_path(name) and name.partition(":")[0] not in LIBRARIES
     }
 
 

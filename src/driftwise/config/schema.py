@@ -89,6 +89,8 @@ class Settings:
     a drifted class asks for; by default, 20"""
     buffer_policy: str | None = None
     """which samples the buffer keeps; by default, reservoir"""
+    buffer_layout: Literal["sharded", "replicated"] = "sharded"
+    """of several processes: each keeps the samples that it saw, or each keeps all; numbers are equal"""
     num_tasks: int | None = None
     """how many tasks the classes are split into, as evenly as possible"""
     class_order: tuple[int, ...] | None = None
@@ -219,7 +221,7 @@ class RunConfig(Settings):
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """options of components, by kind: {"detector": {"level": 0.01}}"""
     events: tuple[Mapping[str, Any], ...] = ()
-    """drift events written out one by one, instead of being placed by rule (streams/events.py)"""
+    """drift events written out one by one, instead of being placed by rule (streams/drift_events.py)"""
     data_identity: str | None = None
     """digest of the data that the run was made with; other data are refused"""
     code_identity: str | None = None

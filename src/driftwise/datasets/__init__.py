@@ -5,6 +5,7 @@ from_folder("photos", size=64)      images in folders: class/*.jpg, domain/class
 from_arrays(images, labels)         arrays or tensors: images, or vectors such as embeddings
 from_table("readings.csv")          feature vectors: a .csv, .parquet, .npz or .npy file, a data frame,
                                     a Hugging Face data set, columns by name
+from_texts(texts, labels)           texts, for a frozen encoder of texts
 from_torch(dataset, test=...)       any torch data set of (image or vector, label)
 load_own("photos.npz")              a folder, a file or a saved Hugging Face data set of either kind
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from driftwise.datasets.arrays import from_arrays, from_torch, from_torch_dataset
     from driftwise.datasets.library import fetch, find, load, status
     from driftwise.datasets.own import from_folder, load_own
-    from driftwise.datasets.readers.table import from_table
+    from driftwise.datasets.readers.tabular import from_table, from_texts
     from driftwise.datasets.validate import group_domains
 
 _HOMES = {
@@ -30,7 +31,8 @@ _HOMES = {
     "find": "library",
     "from_arrays": "arrays",
     "from_folder": "own",
-    "from_table": "readers.table",
+    "from_table": "readers.tabular",
+    "from_texts": "readers.tabular",
     "from_torch": "arrays",
     "from_torch_dataset": "arrays",
     "group_domains": "validate",
@@ -45,6 +47,7 @@ __all__ = [
     "from_arrays",
     "from_folder",
     "from_table",
+    "from_texts",
     "from_torch",
     "from_torch_dataset",
     "group_domains",

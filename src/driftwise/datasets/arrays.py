@@ -50,7 +50,7 @@ def from_arrays(
     ((4, 8, 8, 1), [0, 1, 0, 1], ('cat', 'dog'))
     """
     from driftwise.array_checks import refuse_odd
-    from driftwise.datasets.readers.table import EVERYTHING
+    from driftwise.datasets.readers.tabular import EVERYTHING
     from driftwise.datasets.validate import check_dataset
     from driftwise.types import Dataset
 
@@ -60,6 +60,8 @@ def from_arrays(
     array = _channels_last(images, ndim=4)
     if array.ndim == 2 and array.dtype.kind != "U":
         return _from_vectors(array, labels, class_names, domains, is_test, feature_names)
+    if array.dtype.kind in "OU" and array.ndim == 1:
+        raise UserError(f"{source}: expected numbers; got {array.dtype}: texts go into from_texts")
     shape = full_shape(array.shape, source)
     if labels is None:
         labels, class_names = np.zeros(len(array), dtype=np.int64), class_names or (EVERYTHING,)
@@ -88,7 +90,7 @@ def _from_vectors(
     feature_names: Sequence[str] = (),
 ) -> Dataset:
     """Vectors (samples, features), as the columns of a table."""
-    from driftwise.datasets.readers.table import from_table
+    from driftwise.datasets.readers.tabular import from_table
     from driftwise.datasets.validate import check_dataset
 
     columns = {"features": vectors, "labels": labels, "domains": domains, "is_test": is_test}

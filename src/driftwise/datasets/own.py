@@ -56,6 +56,7 @@ class TableOptions(TypedDict, total=False):
 
     label: str | None
     features: Sequence[str] | None
+    text: str | None
     leave_out: Sequence[str]
     domain: str | None
     time: str | None
@@ -191,7 +192,7 @@ def load_own(
                 f"{path} is {kind}; {' and '.join(changed)} can be set for {other} only"
             )
     if kind == TABLE:
-        from driftwise.datasets.readers.table import from_table
+        from driftwise.datasets.readers.tabular import from_table
 
         return from_table(path, **table)
     # Before the name of the copy is made, in which "32" and 32 are the same.

@@ -48,6 +48,8 @@ def check_dataset(dataset: object, *, source: str) -> Dataset:
         refuse_odd(array, f"{source}: {name}")
         if name == "images" and array.dtype == np.float32 and array.ndim == 2:
             _check_vectors(array, source)
+        elif name == "images" and array.dtype == object and array.ndim == 1:
+            _check_texts(array, source)
         elif array.dtype != kind or array.ndim != axes:
             came = f"{array.dtype} {array.shape}"
             raise UserError(f"{source}: {name} must be {np.dtype(kind)} {shape}; got {came}")
@@ -99,6 +101,15 @@ def _check_vectors(vectors: np.ndarray, source: str) -> None:
             raise UserError(
                 f"{source}: vectors hold values that are not finite, the first of them in sample "
                 f"{start + bad[0]}; fill the gaps, or leave these samples or columns out"
+            )
+
+
+def _check_texts(texts: np.ndarray, source: str) -> None:
+    """UserError where a sample is no text."""
+    for place, text in enumerate(texts.tolist()):
+        if not isinstance(text, str):
+            raise UserError(
+                f"{source}: sample {place} must be a text, as others are; got {type(text).__name__}"
             )
 
 
@@ -159,6 +170,11 @@ def sampled_identity_of(dataset: Dataset) -> str:
 def _sha256(array: np.ndarray) -> str:
     """Of an array's bytes in C order, some megabytes at a time: it may be larger than memory."""
     digest = hashlib.sha256()
+    if array.dtype == object:  # texts, of which the array itself knows but addresses
+        for text in array.tolist():
+            content = text.encode(errors="surrogatepass")
+            digest.update(f"{len(content)}:".encode() + content)
+        return digest.hexdigest()
     step = max(1, _CHUNK_BYTES // max(1, array[:1].nbytes))
     for start in range(0, len(array), step):
         digest.update(np.ascontiguousarray(array[start : start + step]).data)

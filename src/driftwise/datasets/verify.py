@@ -17,7 +17,7 @@ import numpy as np
 from driftwise.datasets.cache import verify_cache
 from driftwise.datasets.catalogue import KnownSet, known_set, recognise
 from driftwise.datasets.library import cache_name, existing_sources, find, nowhere, refuse_path
-from driftwise.datasets.own import FOLDER, READERS, copy_name, kind_of
+from driftwise.datasets.own import FOLDER, READERS, TABLE, copy_name, kind_of, load_own
 from driftwise.datasets.readers.decode import BadImage, WrongSize, decode, decode_all, undecodable
 from driftwise.datasets.readers.folders import SUFFIXES, Listing, list_folder
 from driftwise.datasets.reading import Progress, discard, read_with, stage
@@ -97,6 +97,8 @@ def verify_own(path: Path, *, progress: Progress | None = None) -> Verification:
                 "images differ in size, so that a size must be given to load them:"
                 f" {others[0].file}: {others[0].reason}"
             )
+    elif kind == TABLE:
+        found = load_own(path)
     else:
         found = read_with(READERS[kind].function, path, discard)
     return Verification(

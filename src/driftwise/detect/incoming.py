@@ -264,6 +264,11 @@ def _vectors(values: Array) -> Tensor:
 
 
 def _not_pixels(dtype: object) -> UserError:
+    if isinstance(dtype, np.dtype) and dtype.kind in "OU":
+        return UserError(
+            f"expected images or vectors; got {dtype}: texts become vectors by"
+            " driftwise.encoders.EmbeddingCache(encoder).encoded(data)"
+        )
     return UserError(
         f"expected images as uint8, or floats in [0, 1]; got {dtype}: divide by the largest value"
         " that a pixel can have"

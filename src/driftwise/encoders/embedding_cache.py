@@ -22,6 +22,7 @@ import tempfile
 import weakref
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -45,6 +46,7 @@ from driftwise.files import (
     write_json,
 )
 from driftwise.paths import cache_home
+from driftwise.types import Dataset
 
 FORMAT = 1
 META, FEATURES, KEYS = "encoder.json", "features.f32", "keys.bin"
@@ -108,6 +110,11 @@ class EmbeddingCache:
             part = first if not start else self._chunk(samples[start : start + CHUNK])
             made[start : start + CHUNK] = torch.from_numpy(part)
         return made
+
+    def encoded(self, data: Dataset) -> Dataset:
+        """The data set with features in the place of its images or texts."""
+        features = self.features(data.images).numpy()
+        return replace(data, images=features, feature_names=())
 
     def _chunk(self, samples: RawSamples) -> np.ndarray:
         """float32 (samples, d) of a few samples."""

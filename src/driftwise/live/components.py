@@ -28,7 +28,7 @@ from driftwise.detect.base import KnownLabels
 from driftwise.encoders.encoding_cache import Cached
 from driftwise.errors import UserError
 from driftwise.learner import Learner
-from driftwise.live.inputs import InputStatistics
+from driftwise.live.input_reader import InputStatistics
 from driftwise.live.settings import LiveSettings
 from driftwise.loop import DriftHandler
 from driftwise.metrics import Ledger

@@ -17,7 +17,7 @@ from driftwise.config.schema import RunConfig
 from driftwise.errors import Diverged
 from driftwise.live.components import build_handlers, build_learner, monitor_of
 from driftwise.live.concurrency import yield_to_predictions
-from driftwise.live.inputs import ENOUGH, UNKNOWN, InputStatistics
+from driftwise.live.input_reader import ENOUGH, UNKNOWN, InputStatistics
 from driftwise.live.labels import MIN_FRESH, Answer, LabelRequester, LiveLabels, apply_answer
 from driftwise.live.settings import LiveSettings
 from driftwise.live.window import MonitoredSamples, Window, with_labels
@@ -356,6 +356,8 @@ class LiveEngine:
                     for each in verdicts
                 )
             drifted = {each.label: each for each in verdicts if each.needs_adaptation}
+            # Before adapting: samples whose labels are requested are monitored no longer.
+            self._keep_examples(handler, task, drifted, outcome)
             allowed = self._hold(drifted, outcome)
             result = AdaptationResult()
             if self.mode != "shadow":
@@ -370,7 +372,6 @@ class LiveEngine:
                 classes = sorted(drifted)
                 effects = [_effect(drifted[label]) for label in classes]
                 outcome.emit("drifted", classes=classes, verdicts=effects)
-                self._keep_examples(handler, task, drifted, outcome)
             self._apply_result(result, allowed, labels, outcome)
             monitored.end_check(due)
         self._report_untestable(outcome)

@@ -24,7 +24,7 @@ from driftwise.config import registry
 from driftwise.config.fields import shown
 from driftwise.errors import UserError
 from driftwise.live.components import can_grow, num_outputs_of
-from driftwise.live.inputs import UNKNOWN
+from driftwise.live.input_reader import UNKNOWN
 from driftwise.live.live_learner import LiveLearner
 from driftwise.live.reporter import Observation
 from driftwise.live.settings import LiveSettings

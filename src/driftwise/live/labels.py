@@ -17,7 +17,7 @@ from torch import Tensor
 from driftwise.config.learners import first_line
 from driftwise.errors import UserError
 from driftwise.live.concurrency import PREDICTIONS_FIRST
-from driftwise.live.inputs import UNKNOWN, labels_from
+from driftwise.live.input_reader import UNKNOWN, labels_from
 from driftwise.live.window import LateLabels, Window
 from driftwise.metrics import Ledger
 from driftwise.protocols import Choose, split_budget

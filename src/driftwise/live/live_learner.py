@@ -26,7 +26,8 @@ from driftwise.live.components import can_grow, num_outputs_of
 from driftwise.live.concurrency import FAST_SWITCHING, PREDICTIONS_FIRST, NetworkSnapshots
 from driftwise.live.engine import MODES, BatchOutcome, LiveEngine, Mode
 from driftwise.live.events import EventCallback
-from driftwise.live.inputs import UNKNOWN, InputBatch, InputReader, ids_from, labels_from
+from driftwise.live.frozen import FrozenEncoder, names_code
+from driftwise.live.input_reader import UNKNOWN, InputBatch, InputReader, ids_from, labels_from
 from driftwise.live.labels import CLOSED, Answer, Inbox, LabelCallback, LabelRequester, Request
 from driftwise.live.reporter import Observation, Reporter, prometheus_text
 from driftwise.live.settings import refuse_unknown, settings_from, to_json
@@ -35,6 +36,9 @@ from driftwise.models.head import Features, with_features
 from driftwise.runs.checkpoint import errors_named_after
 from driftwise.runs.store import RunFolder, is_run, read_config
 from driftwise.types import Samples
+
+_BY_ENCODER: Any = object()
+"""a frozen encoder that is not given: without a network, `encoder` is one"""
 
 RETRY_SECONDS = 10.0
 """between attempts of `observe` to save after a failure"""
@@ -64,6 +68,7 @@ class LiveLearner:
         folder: str | os.PathLike[str] | None = None,
         grow: bool = True,
         features: Features | None = None,
+        frozen_encoder: Any = _BY_ENCODER,
         **settings: Any,
     ) -> None:
         """A learner around a copy of a network, a named backbone, or class statistics.
@@ -79,11 +84,17 @@ class LiveLearner:
             grow: Whether the network gets an output for each new label.
             features: Where the features of a network come from: the name of a layer, or a function
                 of (network, input); None: the inputs of its head.
+            frozen_encoder: What turns samples into the vectors that are learned and monitored: a
+                name, a module, a function or an encoder, see `encoders.load`. Without a network,
+                `encoder` has this meaning; with one it is the detector's encoder.
             settings: See `LiveSettings`, and the fields of `RunConfig` that do not concern
                 benchmarks.
         """
         if labels is not None and not callable(labels):
             raise UserError(f"labels must be a function to call; got {type(labels).__name__}")
+        if frozen_encoder is _BY_ENCODER:
+            frozen_encoder = settings.pop("encoder", None) if network is None else None
+        self._frozen = None if frozen_encoder is None else FrozenEncoder(frozen_encoder)
         given = {
             "buffer_size": buffer_size,
             "method": method,
@@ -109,7 +120,7 @@ class LiveLearner:
         self._labels = labels
         self._inbox = Inbox()
         self._requester = labels and LabelRequester(
-            labels,
+            lambda request: labels(self._shown(request)),
             self._inbox,
             seconds=self._settings.label_seconds,
             max_label=lambda: self._max_label(self._engine),
@@ -148,6 +159,7 @@ class LiveLearner:
         folder: str | os.PathLike[str],
         network: nn.Module | None = None,
         *,
+        encoder: Any = None,
         features: Features | None = None,
         labels: LabelCallback | None = None,
         trust_imports: bool = False,
@@ -157,6 +169,7 @@ class LiveLearner:
         Args:
             folder: Where it was saved.
             network: The module it was made with, if it was one; likewise its `features`.
+            encoder: The frozen encoder it was made with, if it has no name.
             features: See the constructor.
             labels: See the constructor.
             trust_imports: Whether custom parts may be imported. The folder of a stranger could name
@@ -169,6 +182,7 @@ class LiveLearner:
             raise UserError(f"{path} holds a run of a benchmark, and no live learner")
         with errors_named_after(folder):
             backbone, has_network = config["backbone"], saved.pop("network")
+            frozen = saved.pop("frozen_encoder", None)
             names = [saved[kind] for kind in ("method", "detector", "adaptation")]
             refuse_unknown(saved)  # a `folder` in there would be made, wherever it is
         if has_network and network is None:
@@ -176,7 +190,13 @@ class LiveLearner:
         if not has_network and network is not None:
             raise UserError(f"the live learner in {path} has a network by name: give none")
         names += [backbone] if network is None and backbone is not None else []
-        for name in filter(is_import_path, names):
+        custom = list(filter(is_import_path, names))
+        if frozen is not None:
+            encoder = _encoder_again(path, frozen, encoder)
+            custom += [encoder] if isinstance(encoder, str) and names_code(encoder) else []
+        elif encoder is not None:
+            raise UserError(f"the live learner in {path} has no frozen encoder: give none")
+        for name in custom:
             if not trust_imports:
                 raise UserError(
                     f"the live learner in {path} uses custom code ({name}); if you trust it, load "
@@ -184,8 +204,14 @@ class LiveLearner:
                 )
         with errors_named_after(folder):
             live = cls(
-                backbone if network is None else network, labels=labels, features=features, **saved
+                backbone if network is None else network,
+                labels=labels,
+                features=features,
+                frozen_encoder=encoder,
+                **saved,
             )
+        if live._frozen is not None:
+            _refuse_other_encoder(path, frozen, live._frozen.description)
         for message in live._resume(path):
             warn_caller(message)
         return live
@@ -229,6 +255,10 @@ class LiveLearner:
             answers, failures = self._inbox.empty()
             steps = engine.learner.steps
             outcome = engine.observe(batch.samples, answers, next_id=self._inputs.count)
+            if self._frozen is not None:  # nobody is asked about other samples
+                window = engine.window
+                kept = (window.unlabelled.samples().ids, window.requested.samples().ids)
+                self._frozen.keep_only(torch.cat(kept).tolist())
             # Unlabelled samples change the snapshot, too, where they change the normalisation.
             if engine.learner.steps > steps or outcome.adapted or engine.normalises:
                 self._renew_snapshot(engine)
@@ -279,8 +309,11 @@ class LiveLearner:
         """A batch, and the engine for it; nothing has changed if it is refused."""
         before = self._inputs.state_dict()
         with self._building if self._snapshots is None else contextlib.nullcontext():
-            batch = self._inputs.read(x, y, max_label=self._max_label(self._engine))
+            vectors = self._encoded(x)
+            batch = self._inputs.read(vectors, y, max_label=self._max_label(self._engine))
             try:
+                if self._frozen is not None and not is_reference:
+                    self._frozen.keep(batch.ids, x)
                 if is_reference:
                     self._inputs.count = before["count"]  # no part of the stream
                     labels = batch.samples.labels
@@ -470,7 +503,7 @@ class LiveLearner:
             samples = self._engine.window.requested.samples()
             predicted = self._engine.predict(samples.images)
             return tuple(
-                Request.of(samples[predicted == label], label)
+                self._shown(Request.of(samples[predicted == label], label))
                 for label in sorted(set(predicted.tolist()))
             )
 
@@ -548,6 +581,9 @@ class LiveLearner:
     def _open(self, path: Path, *, resume: bool = False) -> RunFolder:
         own = {"network": self._network is not None, **to_json(self._config, self._settings)}
         config = {**self._config.to_json(), "keeper": own}
+        if self._frozen is not None:
+            own["frozen_encoder"] = described = self._frozen.description
+            config["frozen_encoder"] = None if described["is_given"] else described["name"]
         if resume:
             saved = read_config(path)
             # A setting that did not exist when the folder was made has its default.
@@ -603,6 +639,7 @@ class LiveLearner:
             "mode": self.mode,
             "extra": self.extra_state,
             # These three are for `driftwise.load`, which reads the network of any folder.
+            **({} if self._frozen is None else {"frozen": self._frozen.state_dict()}),
             "image_shape": None if engine is None else list(self._inputs.shape or ()),
             "class_names": None if engine is None else [str(n) for n in range(engine.outputs)],
             "midway": None,
@@ -612,6 +649,8 @@ class LiveLearner:
         self._inputs.load_state_dict(state["intake"])
         self._inbox.load_state_dict(state["inbox"])
         self._reporter.load_state_dict(state["teller"])
+        if self._frozen is not None:
+            self._frozen.load_state_dict(state["frozen"])
         self.extra_state = dict(state.get("extra", {}))  # older states have none, nor a mode
         if (mode := state.get("mode", "auto")) not in MODES:
             raise ValueError(f"expected a mode, one of {', '.join(MODES)}")
@@ -638,7 +677,9 @@ class LiveLearner:
             network = self._config.backbone if self._network is None else self._network
             settings = to_json(self._config, self._settings)
             # The learner goes on changing its tensors: the copy needs its own.
-            return _restored, (network, self._labels, settings, copy.deepcopy(self._state()))
+            frozen = None if self._frozen is None else self._frozen.given
+            state = copy.deepcopy(self._state())
+            return _restored, (network, self._labels, settings, state, frozen)
 
     # Threads, forks and failures
 
@@ -691,6 +732,19 @@ class LiveLearner:
                 f"the live learner broke off in the middle of a batch ({self._failure}) and only "
                 "predicts; go on from what was saved with LiveLearner.load, or make a new one"
             )
+
+    # Frozen encoder
+
+    def _encoded(self, x: Any) -> Any:
+        """Samples as the learner takes them."""
+        if self._frozen is None:
+            return x
+        shape = self._inputs.shape
+        return self._frozen.vectors(x, None if shape is None else shape[0])
+
+    def _shown(self, request: Request) -> Request:
+        """A request with samples as they came."""
+        return request if self._frozen is None else self._frozen.shown(request)
 
     # The engine and its snapshots
 
@@ -753,7 +807,7 @@ class LiveLearner:
         """(samples, outputs) on the CPU, -inf for classes that must not be predicted."""
         self._use_one_thread_in_fork()
         with PREDICTIONS_FIRST.predicting(), FAST_SWITCHING:
-            images = self._inputs.images(x)
+            images = self._inputs.images(self._encoded(x))
             snapshots, engine = self._snapshots, self._engine
             if snapshots is None:
                 with self._building:
@@ -799,11 +853,31 @@ def _restored(
     labels: LabelCallback | None,
     settings: dict[str, Any],
     state: dict[str, Any],
+    frozen_encoder: Any = None,
 ) -> LiveLearner:
     """A live learner as it was when it was copied or pickled."""
-    live = LiveLearner(network, labels=labels, **settings)
+    live = LiveLearner(network, labels=labels, frozen_encoder=frozen_encoder, **settings)
     live._load_state(state)
     return live
+
+
+def _encoder_again(path: Path, saved: dict[str, Any], encoder: Any) -> Any:
+    """The frozen encoder of a folder: by its name, or the one given again."""
+    if saved["is_given"] and encoder is None:
+        raise UserError(
+            f"the live learner in {path} needs its encoder again, {saved['name']}: give it as encoder"
+        )
+    return saved["name"] if encoder is None else encoder
+
+
+def _refuse_other_encoder(path: Path, saved: dict[str, Any], now: dict[str, Any]) -> None:
+    """UserError where vectors of another encoder were learned."""
+    known = None not in (saved["identity"], now["identity"])
+    if saved["identity"] != now["identity"] if known else saved["name"] != now["name"]:
+        raise UserError(
+            f"the live learner in {path} learned from vectors of the encoder {saved['name']}; got "
+            f"another one, {now['name']}: give that one"
+        )
 
 
 def _backbone(network: object, method: str) -> str | None:

@@ -12,7 +12,7 @@ import torch
 
 from driftwise.live.engine import BatchOutcome, LiveEngine
 from driftwise.live.events import Event, EventLog
-from driftwise.live.inputs import UNKNOWN, InputBatch
+from driftwise.live.input_reader import UNKNOWN, InputBatch
 from driftwise.runs.store import RunFolder
 from driftwise.types import Verdict
 

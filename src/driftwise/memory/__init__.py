@@ -1,6 +1,17 @@
-"""The replay buffer, and the policies that decide which samples it keeps."""
+"""The replay buffer, of one process or several, and the policies that decide what it keeps."""
 
 from driftwise.memory.buffer import ReplayBuffer, Stored
+from driftwise.memory.distributed_buffers import AnyBuffer, ReplicatedBuffer, ShardedBuffer
 from driftwise.memory.policies import POLICIES, Balanced, Policy, Reservoir
 
-__all__ = ["POLICIES", "Balanced", "Policy", "ReplayBuffer", "Reservoir", "Stored"]
+__all__ = [
+    "POLICIES",
+    "AnyBuffer",
+    "Balanced",
+    "Policy",
+    "ReplayBuffer",
+    "ReplicatedBuffer",
+    "Reservoir",
+    "ShardedBuffer",
+    "Stored",
+]

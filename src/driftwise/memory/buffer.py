@@ -140,11 +140,14 @@ class ReplayBuffer:
         """Samples offered so far; `drop` and `put` do not count."""
         return self._seen
 
-    def offer(self, samples: Samples, extras: Extras = _NO_EXTRAS) -> None:
-        """Let the policy keep what it wants of a batch, with the extras of each sample."""
+    def offer(self, samples: Samples, extras: Extras = _NO_EXTRAS) -> Ints:
+        """Let the policy keep what it wants of a batch, with the extras of each sample.
+
+        Returns the positions of samples that were kept; a later one may have replaced an earlier one.
+        """
         labels = samples.labels.numpy()
         if not len(labels):
-            return
+            return labels
         values = self._convert(samples, extras)
         draws = self._draws["offer"]
         kept, slots = self._policy.place(self._slots, labels, seen=self._seen, draws=draws)
@@ -153,6 +156,7 @@ class ReplayBuffer:
             for column, every in values:
                 # Indexing copies the images once more.
                 column.write(slots, every if len(kept) == len(every) else every[kept])
+        return kept
 
     def put(self, samples: Samples, extras: Extras = _NO_EXTRAS) -> None:
         """Fill free slots, lowest first, without asking the policy; `seen` stays."""

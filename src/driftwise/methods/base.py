@@ -33,10 +33,13 @@ class Inputs:
         *,
         convert: Callable[[Tensor], Tensor],
         keys: SampleKeys | None = None,
+        step_labels: Tensor | None = None,
     ) -> None:
         """`convert` turns bytes into network inputs."""
         self.y = y
         """int64 (samples,)"""
+        self.step_labels = y if step_labels is None else step_labels
+        """int64: the labels of the whole batch, of which several processes have a part each"""
         self.extras = extras
         """what the method kept with these samples (draws from the buffer only)"""
         self.keys = keys

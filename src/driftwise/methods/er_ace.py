@@ -29,10 +29,10 @@ class ERACE(Method):
         )
         place = self._places(logits)
         if self._newest < len(self._arrived) - 1 or not self._arrived:  # one is still to be seen
-            self._newest = max(self._newest, int(place[stream.y].max()))
+            self._newest = max(self._newest, int(place[stream.step_labels].max()))
         if self._tasks < 2:
             return Outcome(loss=cross_entropy(logits, stream.y), logits=logits)
-        competing = logits.masked_fill(self._absent(stream.y, place), float("-inf"))
+        competing = logits.masked_fill(self._absent(stream.step_labels, place), float("-inf"))
         loss = cross_entropy(competing, stream.y)
         if replay is not None:
             loss = loss + cross_entropy(replayed[0], replay.y)

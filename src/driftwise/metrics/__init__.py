@@ -1,7 +1,8 @@
 """How good a run was and what it cost: scores, matrix summaries, detection quality, the ledger."""
 
 from driftwise.metrics.detection import DetectionQuality, detection_quality
-from driftwise.metrics.flops import FlopMeter, FlopsPerSample, per_sample
+from driftwise.metrics.evaluation import Calibration, Scores, confusion_matrix, score
+from driftwise.metrics.flops import FlopMeter, FlopsPerSample, of_call, per_sample
 from driftwise.metrics.ledger import LABEL_KINDS, PHASES, Ledger
 from driftwise.metrics.matrix import (
     Recovery,
@@ -13,7 +14,6 @@ from driftwise.metrics.matrix import (
     forgetting_since,
     recoveries,
 )
-from driftwise.metrics.scores import Calibration, Scores, confusion_matrix, score
 
 __all__ = [
     "LABEL_KINDS",
@@ -33,6 +33,7 @@ __all__ = [
     "final_average_accuracy",
     "forgetting",
     "forgetting_since",
+    "of_call",
     "per_sample",
     "recoveries",
     "score",

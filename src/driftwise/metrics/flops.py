@@ -57,6 +57,16 @@ def per_sample(network: nn.Module, sample_shape: tuple[int, ...]) -> FlopsPerSam
     )
 
 
+def of_call(call: Callable[[], object]) -> int:
+    """What a call computes without gradients, whatever networks it uses; it is called twice."""
+    counter = FlopCounterMode(display=False)
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+        call()  # a first one may look for the head of a network, which later ones know
+        with counter:
+            call()
+    return int(counter.get_total_flops())
+
+
 class FlopMeter:
     """Records the FLOPs of every call of the networks it is attached to, by counting their samples."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from driftwise.errors import UserError
 from driftwise.files import Manifest, reason, refuse_links, replacing
 from driftwise.report.cells import Setting, group
-from driftwise.report.columns import comparison, comparison_csv, comparison_text
+from driftwise.report.comparison import comparison, comparison_csv, comparison_text
 from driftwise.report.read import find_runs
 from driftwise.report.words import cautions
 
@@ -54,8 +54,8 @@ def write_report(paths: AnyPath | Iterable[AnyPath], out: AnyPath) -> Report:
     _make_writable(out)
 
     # Late, because loading matplotlib takes a second that the tables alone need not wait for.
-    from driftwise.report.figures import draw_all
     from driftwise.report.page import Drawn, build_page
+    from driftwise.report.setting_figures import draw_all
     from driftwise.report.style import styles_of
 
     styles = styles_of(cell.adaptation for cell in grouped.cells)

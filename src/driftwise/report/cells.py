@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from driftwise.adaptation_counts import Adapted
-from driftwise.report.run import Run, clean, few
+from driftwise.report.saved_run import Run, clean, few
 
 ORDER = ("vanilla", "fr", "fr-flush", "fr-scratch", "amr")
 """The order in which adaptations are shown; others follow by name."""

@@ -13,9 +13,9 @@ from matplotlib.ticker import MaxNLocator
 
 from driftwise.report import style
 from driftwise.report.cells import Setting
-from driftwise.report.columns import compact
+from driftwise.report.comparison import compact
 from driftwise.report.facets import Drawing, facets, short
-from driftwise.report.run import COSTS, Run
+from driftwise.report.saved_run import COSTS, Run
 
 BASIS = "fr"
 """The adaptation whose costs are 1.0."""

@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 
 from driftwise.report import style
 from driftwise.report.cells import Cell, Setting, Stat, stat_of
-from driftwise.report.events import changes, describe_events, range_words
+from driftwise.report.event_words import changes, describe_events, range_words
 from driftwise.report.facets import Drawing, draw_band, facets
-from driftwise.report.run import Floats, Run
+from driftwise.report.saved_run import Floats, Run
 
 MAX_MARKERS = 50
 """Tasks along a line that carry a marker."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from driftwise.report.cells import MOST_NAMED
 from driftwise.report.markup import data_uri, render
-from driftwise.report.run import clean, few
+from driftwise.report.saved_run import clean, few
 from driftwise.report.table import Head, Item, Table
 from driftwise.report.vectors import axes_words, drawing, feature_table
 from driftwise.report.words import plural, share_interval
@@ -174,12 +174,12 @@ def measured_false_alarms(report: Mapping[str, Any]) -> str:
     """The false alarms that the self-check measured, in one line.
 
     >>> measured_false_alarms({"self_check": {"alarms": 0, "checks": 0}})
-    'self-check: no class of the reference has images enough to be cut into halves.'
+    'self-check: no class of the reference has samples enough to be cut into halves.'
     """
     found = report["self_check"]
     alarms, checks = found["alarms"], found["checks"]
     if not checks:
-        return "self-check: no class of the reference has images enough to be cut into halves."
+        return "self-check: no class of the reference has samples enough to be cut into halves."
     low, high = share_interval(alarms, checks)
     measured = f"{alarms / checks:.1%}, 95 % interval {low:.1%} to {high:.1%}"
     if report["correction"] in ("holm", "bonferroni"):
@@ -192,7 +192,7 @@ def measured_false_alarms(report: Mapping[str, Any]) -> str:
         "self-check: the reference cut at random into two halves and compared,"
         f" {plural(checks, 'time')} ({classes}, {images} in a half); drift, which cannot be there,"
         f" was found {plural(alarms, 'time')} ({measured}). This measures false alarms only, not"
-        " power: the fewer the images, the larger a drift must be to be found."
+        " power: the fewer the samples, the larger a drift must be to be found."
     )
 
 

@@ -26,7 +26,7 @@ from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 
 from driftwise.report import style
-from driftwise.report.run import Floats
+from driftwise.report.saved_run import Floats
 
 PNG_DOTS_PER_INCH = 150
 

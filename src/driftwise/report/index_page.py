@@ -12,11 +12,11 @@ from urllib.parse import quote
 
 from driftwise.files import SMALL, Manifest, folder_in, read_json, replacing
 from driftwise.report.cells import Cell, Stat
-from driftwise.report.columns import COMPARISON, MEANINGS
+from driftwise.report.comparison import COMPARISON, MEANINGS
 from driftwise.report.markup import Markup, render
 from driftwise.report.read import RESULT
-from driftwise.report.run import Run, clean, shortened
 from driftwise.report.run_page import Standing, address_of, build_run_page
+from driftwise.report.saved_run import Run, clean, shortened
 from driftwise.report.style import styles_of
 from driftwise.report.sweeps import RUNS, Entry, Place, Sweep, names_a_file
 from driftwise.report.words import plural

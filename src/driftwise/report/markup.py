@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 from numpy.typing import NDArray
 from PIL import Image
 
-from driftwise.report.run import clean
+from driftwise.report.saved_run import clean
 
 __all__ = ["Markup", "data_uri", "escape", "png", "printable", "render"]
 

@@ -9,9 +9,8 @@ from urllib.parse import quote
 
 from driftwise.report import words
 from driftwise.report.cells import Cell, Setting
-from driftwise.report.columns import FURTHER, NAMES, comparison
+from driftwise.report.comparison import FURTHER, NAMES, comparison
 from driftwise.report.markup import data_uri, render
-from driftwise.report.run import Run, clean, few
 from driftwise.report.run_page import (
     LONGEST_CONFIG,
     MAX_VERDICTS,
@@ -19,6 +18,7 @@ from driftwise.report.run_page import (
     verdict_table,
     versions_text,
 )
+from driftwise.report.saved_run import Run, clean, few
 from driftwise.report.table import Table
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from driftwise.report.run import Calibration, DriftEvent, Floats, Run, Verdict, shortened
+from driftwise.report.saved_run import Calibration, DriftEvent, Floats, Run, Verdict, shortened
 
 MOST_CELLS = 25_000_000
 """Entries of the largest matrix that is drawn: tasks by tasks, classes by tasks."""

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from driftwise.errors import UserError
 from driftwise.files import LARGE, read_json, reason, refuse_unsealed, require_regular
 from driftwise.report.parse import DamagedError, parse
-from driftwise.report.run import Run, few
+from driftwise.report.saved_run import Run, few
 
 RESULT, CONFIG, SAMPLES = "result.json", "config.json", "samples.safetensors"
 

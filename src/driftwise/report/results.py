@@ -12,7 +12,7 @@ from typing import Any
 
 from driftwise.errors import UserError
 from driftwise.report.read import find_runs
-from driftwise.report.run import Run
+from driftwise.report.saved_run import Run
 
 Row = dict[str, Any]
 

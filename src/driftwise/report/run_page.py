@@ -13,10 +13,10 @@ from urllib.parse import quote
 
 import numpy as np
 
-from driftwise.report.columns import compact
-from driftwise.report.events import Outcome, changes, describe_events, outcomes_of, range_words
+from driftwise.report.comparison import compact
+from driftwise.report.event_words import Outcome, changes, describe_events, outcomes_of, range_words
 from driftwise.report.markup import data_uri, png, render
-from driftwise.report.run import COSTS, Run, Verdict, few
+from driftwise.report.saved_run import COSTS, Run, Verdict, few
 from driftwise.report.style import DRIFT
 from driftwise.report.sweeps import Place
 from driftwise.report.table import MISSING, Head, Item, Table

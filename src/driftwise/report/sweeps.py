@@ -18,7 +18,7 @@ from driftwise.files import LARGE, read_json, reason
 from driftwise.report.cells import Cell
 from driftwise.report.parse import DamagedError
 from driftwise.report.read import RESULT, read_run
-from driftwise.report.run import Run, clean
+from driftwise.report.saved_run import Run, clean
 
 FORMAT = 1
 SWEEPS, RUNS = "sweeps", "runs"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from driftwise.report.read import tensors_in
-from driftwise.report.run import Run, clean
+from driftwise.report.saved_run import Run, clean
 from driftwise.report.style import DRIFT
 from driftwise.report.table import Head, Item, Table
 

@@ -16,10 +16,10 @@ from matplotlib.patches import Patch, Rectangle
 
 from driftwise.report import style
 from driftwise.report.cells import Setting
-from driftwise.report.events import Outcome, outcomes_of
+from driftwise.report.event_words import Outcome, outcomes_of
 from driftwise.report.facets import Drawing, facets, short
-from driftwise.report.grids import MAX_FRAMES, MAX_NUMBERED, draw_grid, set_ticks
-from driftwise.report.run import Run, Verdict
+from driftwise.report.heat_maps import MAX_FRAMES, MAX_NUMBERED, draw_grid, set_ticks
+from driftwise.report.saved_run import Run, Verdict
 
 FACES = {
     Outcome.FOUND: ("#8fd3bd", "✓"),

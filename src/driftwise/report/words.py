@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from driftwise.report.cells import Cell, Setting, Stat
-from driftwise.report.columns import compact
-from driftwise.report.events import Outcome, drifted_checks, outcomes_of
-from driftwise.report.run import Run
+from driftwise.report.comparison import compact
+from driftwise.report.event_words import Outcome, drifted_checks, outcomes_of
+from driftwise.report.saved_run import Run
 
 SUBJECT, FLOOR, CEILING = "amr", "vanilla", "fr"
 """Whom a summary is about, and with whom it is compared."""

@@ -60,6 +60,19 @@ def draw_claims(out: Path, warn: Warn) -> Drawn:
     return Drawn(files=tuple(files), text=forms["txt"])
 
 
+def draw_leaderboard(out: Path, warn: Warn) -> Drawn:
+    """All entries of the sweeps in a folder, ranked."""
+    from driftwise.reproduce.leaderboard import board
+
+    table = board(all_sweeps(out, warn))
+    forms = {"txt": table.text(), "md": table.markdown(), "csv": table.csv()}
+    files = [
+        _write(out, f"leaderboard/leaderboard.{ending}", text.encode())
+        for ending, text in forms.items()
+    ]
+    return Drawn(files=tuple(files), text=forms["txt"])
+
+
 def draw_theory(
     out: Path, benchmark: str, seeds: Sequence[int], progress: Progress | None
 ) -> Drawn:

@@ -5,6 +5,7 @@ Only runs of one scale and equal settings are compared, paired by place and seed
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import statistics
@@ -14,14 +15,14 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from driftwise.adaptation_counts import Adapted
-from driftwise.report.run import Run
+from driftwise.report.saved_run import Run
 from driftwise.report.sweeps import Place, Sweep
 from driftwise.report.words import plural
 from driftwise.reproduce import published
 from driftwise.reproduce.paper_table import STANDARD, span
 from driftwise.reproduce.places import grouped
 
-SCALES = ("paper", "small", "smoke")
+SCALES = ("paper", "small", "tables", "smoke")
 """The larger comes first; others follow."""
 
 OF_A_PLACE = (*STANDARD, "seed")
@@ -31,7 +32,8 @@ OF_A_MACHINE = ("data", "device", "threads", "keep_features")
 """Config keys that do not change what is measured."""
 
 TUNED = (
-    *("data_identity", "max_per_class", "num_tasks", "tasks", "domains", "first_domain"),
+    *("data_identity", "max_per_class", "num_tasks", "class_order", "tasks", "domains"),
+    "first_domain",
     *("permutation_unit", "channels", "epochs", "batch_size", "minibatch_size", "lr"),
     *("scheduler", "lr_milestones", "options.benchmark", "options.method", "options.backbone"),
 )
@@ -41,6 +43,8 @@ share these four must agree in them, others need not."""
 PAPER_BENCHMARKS = frozenset(c.benchmark for name in published.NAMES for c in published.table(name))
 
 CONFIDENCE = 0.95
+MOST_SEEDS = 200
+"""that anybody would run"""
 NO_WIDTH = 1e-9
 """An interval narrower than this differs from a point by rounding alone."""
 
@@ -191,7 +195,8 @@ def pools(
                 tuned={done.tuning: settings(done, tuned=True) for done in members},
                 done=members,
                 sweeps=[sweep.name],
-                is_plain=sweep.name in (default, f"{default}-{first.where.benchmark}"),
+                is_plain=sweep.name.removesuffix("-fast")
+                in (default, f"{default}-{first.where.benchmark}"),
             )
             agreeing = (p for p in found if p.is_beside(pool) and not p.differs_in(pool))
             if same := next(agreeing, None):
@@ -332,11 +337,16 @@ def interval_of(values: Sequence[float]) -> Interval:
     mean = statistics.fmean(values)
     if len(values) < 2:
         return Interval(mean, None, None)
+    half = _quantile(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    return Interval(mean, mean - half, mean + half)
+
+
+@functools.cache
+def _quantile(degrees: int) -> float:
+    """Student's, for both sides."""
     from scipy.special import stdtrit  # late: no other part of a report needs scipy
 
-    quantile = float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2))
-    half = quantile * statistics.stdev(values) / math.sqrt(len(values))
-    return Interval(mean, mean - half, mean + half)
+    return float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
 
 
 def all_of(*verdicts: str) -> str:
@@ -391,6 +401,26 @@ class Differences:
     def interval(self) -> Interval:
         """Student's interval over cells, each with its mean over seeds; of one cell, over seeds."""
         return interval_of(self.means if len(self.cells) > 1 else self.cells[0])
+
+    def seeds_to_decide(self, threshold: float) -> int | None:
+        """About how many seeds a cell would need for the interval to end at the threshold.
+
+        None: not known, for want of a second seed; 0: no number, as the cells themselves lie too far
+        apart. The mean and both variances, over seeds and between cells, are taken to stay.
+        """
+        if (deviation := self.seed_sd) is None:
+            return None
+        count, gap = len(self.cells), abs(self.interval.mean - threshold)
+        within = deviation**2
+        between = 0.0
+        if count > 1:
+            mean_seeds = statistics.harmonic_mean([len(cell) for cell in self.cells])
+            between = max(0.0, statistics.variance(self.means) - within / mean_seeds)
+        for seeds in range(max(2, *self.num_seeds), MOST_SEEDS + 1):
+            degrees = count - 1 if count > 1 else seeds - 1
+            if _quantile(degrees) * math.sqrt((between + within / seeds) / count) <= gap:
+                return seeds
+        return 0
 
     @property
     def obstacle(self) -> str:

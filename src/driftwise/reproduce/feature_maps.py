@@ -19,7 +19,7 @@ from driftwise.report import style
 from driftwise.report.facets import Drawing, short
 from driftwise.report.parse import DamagedError
 from driftwise.report.read import shapes_in, tensors_in
-from driftwise.report.run import Floats, Run
+from driftwise.report.saved_run import Floats, Run
 from driftwise.report.sweeps import Sweep
 from driftwise.reproduce.charts import chart, remark
 

@@ -23,7 +23,7 @@ from driftwise.report.curves import (
     means_and_spreads,
     stat_words,
 )
-from driftwise.report.events import describe_events
+from driftwise.report.event_words import describe_events
 from driftwise.report.facets import (
     Drawing,
     Facets,

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from driftwise.report.columns import compact
-from driftwise.report.run import Run
+from driftwise.report.comparison import compact
+from driftwise.report.saved_run import Run
 from driftwise.report.words import plural, share_interval
 from driftwise.reproduce import published
 from driftwise.reproduce.evidence import (
@@ -63,7 +63,7 @@ def matches_relearning(known: Evidence) -> Finding | None:
         return _idle(known, found)
     ahead = sum(mean >= 0 for mean in found.means)
     text = f"amr at or above fr in {ahead} of {plural(len(found.cells), 'cell')}; {_points(found)}"
-    return Finding(text + _source(known, found), found.interval.at_least(-MARGIN))
+    return _decided(text, known, found, -MARGIN)
 
 
 def factor(known: Evidence, measure: str) -> Finding | None:
@@ -159,7 +159,7 @@ def larger_buffers_hurt(known: Evidence) -> Finding | None:
         f"the loss grows with the buffer in {more} of {plural(len(found.cells), 'cell')} (accuracy "
         f"under drift itself falls in {lower}); {_points(found)}"
     )
-    return Finding(text + _source(known, found), found.interval.at_least(MARGIN))
+    return _decided(text, known, found, MARGIN)
 
 
 def stable_classes_kept(known: Evidence) -> Finding | None:
@@ -168,7 +168,7 @@ def stable_classes_kept(known: Evidence) -> Finding | None:
     if not found:
         return _idle(known, found)
     text = f"on classes that never drifted, amr - vanilla: {_points(found)}"
-    return Finding(text + _source(known, found), found.interval.at_least(-MARGIN))
+    return _decided(text, known, found, -MARGIN)
 
 
 def small_buffers_suffice(known: Evidence) -> Finding | None:
@@ -186,6 +186,7 @@ def small_buffers_suffice(known: Evidence) -> Finding | None:
             f"{benchmark}: amr at or below vanilla in {behind} of "
             f"{plural(len(here.cells), 'cell')}, {_points(here)}"
             + (_seeds(here) if known.origin else "")
+            + (_to_decide(known, here, MARGIN) if verdicts[-1] == UNDECIDED else "")
         )
     origin = f"; {known.origin}" if known.origin else ""
     return Finding("; ".join(parts) + found.left_out + origin, all_of(*verdicts))
@@ -202,7 +203,9 @@ def any_backbone(known: Evidence) -> Finding | None:
     verdict = found.interval.at_least(-MARGIN)
     if verdict == HOLDS and min(means.values()) < -MARGIN:
         verdict = UNDECIDED
-    return Finding(f"amr - fr: {each}; all: {_points(found)}{_source(known, found)}", verdict)
+    text = f"amr - fr: {each}; all: {_points(found)}{_source(known, found)}"
+    more = _to_decide(known, found, -MARGIN) if verdict == UNDECIDED else ""
+    return Finding(text + more, verdict)
 
 
 def is_natural(done: Done) -> bool:
@@ -375,6 +378,25 @@ def _rate(done: Done, name: str) -> float:
     """The rate that was reached, or that was planned where no class could show it."""
     reached = done.run.detection.get(name)
     return float(done.place[name] or 0) if reached is None else reached
+
+
+def _decided(text: str, known: Evidence, found: Differences, threshold: float) -> Finding:
+    """The finding that differences are at least a threshold, or what it takes to know."""
+    verdict = found.interval.at_least(threshold)
+    more = _to_decide(known, found, threshold) if verdict == UNDECIDED else ""
+    return Finding(text + _source(known, found) + more, verdict)
+
+
+def _to_decide(known: Evidence, found: Differences, threshold: float) -> str:
+    """How many seeds would decide; nothing of published means."""
+    if not known.origin:
+        return ""
+    seeds = found.seeds_to_decide(threshold)
+    if seeds is None:
+        return "; a second seed would show how many are needed"
+    if not seeds:
+        return "; more seeds alone would not decide it"
+    return f"; about {seeds} seeds would decide it"
 
 
 def _idle(known: Evidence, found: Differences) -> Finding | None:

@@ -14,6 +14,7 @@ METHODS = ("er", "er-ace", "der++", "ser", "cls-er")
 ADAPTATIONS = ("vanilla", "fr", "amr")
 BUFFERS = (500, 5000)
 TRANSFORMS = tuple(name for name in CATALOGUE["transform"] if name != "identity")
+TABLES = ("table1", "table2", "table3", "table4")
 RATES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 DETECTION: Mapping[str, Any] = {
@@ -50,10 +51,13 @@ class Target:
         benchmark: str | None = None,
         settings: Mapping[str, Any] | None = None,
         beside: Mapping[str, Sequence[Value]] | None = None,
+        *,
+        alone: bool = False,
     ) -> Grid:
         """Its runs, on another benchmark or with other settings if they are named.
 
-        `beside`: further values of axes, such as a method of one's own.
+        `beside`: further values of axes, such as a method of one's own; `alone`: of these axes no
+        others.
         """
         usual = tuple(name for name in self.benchmarks if name not in self.if_named)
         benchmarks = usual if benchmark is None else (benchmark,)
@@ -62,7 +66,7 @@ class Target:
         for name in added:
             if name not in self.axes():
                 raise unknown_name("setting that varies here", name, self.axes())
-        axes |= {name: (*axes[name], *values) for name, values in added.items()}
+        axes |= {n: values if alone else (*axes[n], *values) for n, values in added.items()}
         without = [
             {
                 name: (*values, *(added.get(name, ()) if name == "adaptation" else ()))

@@ -11,8 +11,8 @@ from functools import cached_property
 from driftwise.adaptation_counts import NEVER_ADAPTS
 from driftwise.errors import UserError
 from driftwise.report.cells import MARK, Cell, Stat, mark, notes_below, place_of
-from driftwise.report.columns import MEANINGS, compact
-from driftwise.report.run import Run
+from driftwise.report.comparison import MEANINGS, compact
+from driftwise.report.saved_run import Run
 from driftwise.report.sweeps import Place, Sweep
 from driftwise.report.table import MISSING, Head, Item, Table, csv_text
 from driftwise.report.words import plural

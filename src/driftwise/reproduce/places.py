@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from driftwise.report.cells import Cell, Stat, place_of
-from driftwise.report.run import Run
+from driftwise.report.saved_run import Run
 from driftwise.report.sweeps import Place, Sweep
 
 MAX_COLUMNS = 6

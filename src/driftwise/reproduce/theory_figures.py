@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 from driftwise.report import style
 from driftwise.report.facets import Drawing, RenderedFigure, draw_band, facets, render, short
-from driftwise.report.run import Floats
+from driftwise.report.saved_run import Floats
 
 Measured = Mapping[str, Any]
 """What `measure_theory` returned, or was read back from its JSON."""

@@ -11,6 +11,7 @@ from driftwise.learner import Learner
 from driftwise.loop import Silent
 from driftwise.metrics import Ledger
 from driftwise.protocols import Listener, Task
+from driftwise.runs.follow import FollowedFolder
 from driftwise.runs.result import noted
 from driftwise.runs.store import RunFolder
 from driftwise.streams import Stream
@@ -59,7 +60,7 @@ class Listeners:
 class EventLog(Silent):
     """Writes what happens to `events.jsonl`, a line each."""
 
-    def __init__(self, folder: RunFolder) -> None:
+    def __init__(self, folder: RunFolder | FollowedFolder) -> None:
         self._append = folder.append_event
 
     def task_begins(self, task: Task) -> None:
@@ -97,7 +98,7 @@ class FeatureLog(Silent):
 
     def __init__(
         self,
-        folder: RunFolder,
+        folder: RunFolder | FollowedFolder,
         stream: Stream,
         learner: Learner,
         ledger: Ledger,

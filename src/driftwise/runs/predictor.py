@@ -13,19 +13,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from driftwise import encoders
 from driftwise.analytic_learner import UNSEEN
 from driftwise.array_checks import refuse_odd
 from driftwise.config import registry
-from driftwise.config.custom import is_import_path
-from driftwise.config.files import from_mapping
+from driftwise.config.build import frozen_of
+from driftwise.config.config_files import from_mapping
 from driftwise.config.learners import make_learner
 from driftwise.config.schema import RunConfig
+from driftwise.encoders import EmbeddingCache
 from driftwise.errors import UserError, warn_caller
 from driftwise.learner import Learner
 from driftwise.runs.checkpoint import errors_named_after
 from driftwise.runs.store import CONFIG, read_checkpoint, read_config
 from driftwise.scaling import Scaling
-from driftwise.streams.stream import MakesFeatures
+from driftwise.streams.stream import MakesFeatures, refuse_other_encoder
 
 
 class Predictor:
@@ -109,12 +111,14 @@ def load(
     *,
     trust_imports: bool = False,
     network: nn.Module | None = None,
+    frozen_encoder: Any = None,
 ) -> Predictor:
     """The predictor of a run folder, whether the run is finished or only has a checkpoint.
 
     A run may have been made with a method or network named by an import path. A folder that came
     from somebody else could name any code, so it is imported only with `trust_imports`. A run that
-    was given a network as an object needs one of the same architecture again.
+    was given a network as an object needs one of the same architecture again, and one that was
+    given a frozen encoder needs that.
     """
     saved = read_config(folder)
     saved.pop("keeper", None)  # what a live learner has beside its parts does not predict
@@ -126,8 +130,10 @@ def load(
             continue
         if name is None:
             raise UserError(f"{Path(folder)} is no run's: its config names no {kind}")
-        given = kind == "backbone" and network is not None
-        if is_import_path(name) and not trust_imports and not given:
+    objects = {"backbone": network, "frozen_encoder": frozen_encoder}
+    for kind, name in registry.own_code(config).items():
+        predicts = kind in ("method", "backbone", "frozen_encoder")
+        if predicts and not trust_imports and objects.get(kind) is None:
             raise UserError(
                 f"the run in {Path(folder)} names code of its own ({kind} {name}); if you trust "
                 f"it, load with trust_imports=True"
@@ -154,9 +160,17 @@ def load(
                 f"the network given does not fit the weights in {Path(folder)}: expected the one "
                 f"that the run was made with, a {config.backbone}"
             ) from error
+        of_stream = state["parts"].get("stream", {})
+        encoder = (
+            frozen_of(config)
+            if frozen_encoder is None
+            else EmbeddingCache(encoders.load(frozen_encoder))
+        )
+        if encoder is not None and "encoder" in of_stream:
+            refuse_other_encoder(of_stream["encoder"], encoder)
         scaling = None
-        if (kept := state["parts"].get("stream", {}).get("scaling")) is not None:
+        if (kept := of_stream.get("scaling")) is not None:
             scaling = Scaling(kept["kind"], limit=kept["limit"])
             scaling.load_state_dict(kept)
     raw_shape = tuple(state.get("raw_shape", image_shape))
-    return Predictor(learner, class_names, raw_shape, scaling=scaling)
+    return Predictor(learner, class_names, raw_shape, encoder=encoder, scaling=scaling)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,15 +18,17 @@ from driftwise.allocation import clear_out_of_memory
 from driftwise.config import registry
 from driftwise.config.benchmarks import QUIET, Notify
 from driftwise.config.build import as_begun, assemble
-from driftwise.config.custom import is_import_path
-from driftwise.config.files import from_mapping
+from driftwise.config.config_files import from_mapping
 from driftwise.config.presets import resolve, settled
 from driftwise.config.schema import RunConfig, changed
+from driftwise.distributed import Group, joined
 from driftwise.drift_loop import DriftLoop
+from driftwise.encoders.loading import load
 from driftwise.errors import UserError, warn_caller
 from driftwise.models.head import Features, with_features
 from driftwise.protocols import Listener, Task
 from driftwise.runs.checkpoint import errors_named_after
+from driftwise.runs.follow import FollowedFolder
 from driftwise.runs.listeners import EventLog, FeatureLog, Listeners, Silent
 from driftwise.runs.result import (
     make_result,
@@ -52,6 +55,7 @@ def run(
     data: Dataset | None = None,
     network: nn.Module | None = None,
     features: Features | None = None,
+    frozen_encoder: Any = None,
     listener: Listener | None = None,
     saving: Saving = OFTEN,
 ) -> dict[str, Any]:
@@ -66,6 +70,8 @@ def run(
         network: takes the place of the config's backbone. It is not kept with the run.
         features: where the network's features come from, the name of a layer or a function of
             (network, input). None: what its head reads.
+        frozen_encoder: takes the place of the encoder that the config names: a network, a function or
+            what `driftwise.encoders.load` returns. It is not kept with the run.
         listener: is notified of what happens.
         saving: how often a checkpoint is saved.
     """
@@ -78,6 +84,9 @@ def run(
         config = changed(config, backbone=f"{kind.__module__}:{kind.__qualname__}")
     if features is not None:
         network = with_features(network, features)
+    if frozen_encoder is not None:
+        frozen_encoder = load(frozen_encoder)
+        config = changed(config, frozen_encoder=f"object {frozen_encoder.name}")
 
     def begin(loop: DriftLoop) -> Listener | None:
         for warning in loop.warnings:
@@ -92,6 +101,7 @@ def run(
         overwrite=overwrite,
         data=data,
         network=network,
+        frozen_encoder=frozen_encoder,
         saving=saving,
         notify=Notify(warn=warn_caller),
     )
@@ -104,18 +114,20 @@ def resume(
     data: Dataset | None = None,
     network: nn.Module | None = None,
     features: Features | None = None,
+    frozen_encoder: Any = None,
     listener: Listener | None = None,
     saving: Saving = OFTEN,
 ) -> dict[str, Any]:
     """Go on with the run in a folder and return its result; a finished run is not run again.
 
     A folder that came from somebody else could name any code (`module:name`) and any path to data:
-    it is resumed only with `trust`. A run that was given `data`, a `network` or `features` needs
-    the same ones again.
+    it is resumed only with `trust`. A run that was given `data`, a `network`, `features` or a
+    `frozen_encoder` needs the same ones again.
     """
     given = [
         *([] if data is None else ["benchmark", "data"]),
         *([] if network is None else ["backbone"]),
+        *([] if frozen_encoder is None else ["frozen_encoder"]),
     ]
     return run(
         saved_config(out, given=given, trust=trust),
@@ -124,6 +136,7 @@ def resume(
         data=data,
         network=network,
         features=features,
+        frozen_encoder=frozen_encoder,
         listener=listener,
         saving=saving,
     )
@@ -138,6 +151,7 @@ def start(
     overwrite: bool = False,
     data: Dataset | None = None,
     network: nn.Module | None = None,
+    frozen_encoder: Any = None,
     saving: Saving = OFTEN,
     notify: Notify = QUIET,
 ) -> dict[str, Any]:
@@ -145,17 +159,26 @@ def start(
 
     `begin` is called once the folder is taken, and makes the run's listener.
     """
-    if resume:
-        config = as_begun(config, out)
-    # Before the folder: what cannot work leaves no trace.
-    loop = assemble(config, data, network, notify=notify)
-    plain = loop.config.to_json()
-    with RunFolder.open(out, plain, resume=resume, overwrite=overwrite) as folder:
-        return run_in(folder, loop, listener=begin(loop), saving=saving, warn=notify.warn)
+    with joined() as group:
+        if resume:
+            config = as_begun(config, out)
+        # Before the folder: what cannot work leaves no trace.
+        loop = assemble(config, data, network, frozen_encoder=frozen_encoder, notify=notify)
+        plain = loop.config.to_json()
+        group.refuse_difference("settings and data", json.dumps(plain, sort_keys=True))
+
+        def open_folder() -> RunFolder | FollowedFolder:
+            if group.rank:
+                return FollowedFolder(Path(out))
+            return RunFolder.open(out, plain, resume=resume, overwrite=overwrite)
+
+        with group.first(open_folder) as folder:
+            listener = None if group.rank else begin(loop)
+            return run_in(folder, loop, listener=listener, saving=saving, warn=notify.warn)
 
 
 def run_in(
-    folder: RunFolder,
+    folder: RunFolder | FollowedFolder,
     loop: DriftLoop,
     *,
     listener: Listener | None = None,
@@ -167,26 +190,31 @@ def run_in(
     A SIGINT or SIGTERM that comes meanwhile takes effect once the step is made and saved.
     """
     source_commit()  # of what has been loaded now
+    group = Group()
     if folder.finished:
         return folder.result()
     with _running(folder, loop, listener, saving, warn) as tasks:
         for _ in tasks:
             pass
-        result = make_result(
-            loop.config,
-            loop.stream.schedule,
-            loop.stream.class_names,
-            folder.records(),
-            loop.ledger,
-            loop.warnings,
-        )
-        folder.write_result(result)
-    return result
+        if group.rank == 0:
+            result = make_result(
+                loop.config,
+                loop.stream.schedule,
+                loop.stream.class_names,
+                folder.records(),
+                loop.ledger,
+                loop.warnings,
+            )
+            folder.write_result(result)
+    if group.size == 1:
+        return result
+    group.any(True)  # process 0 has written it
+    return folder.result()
 
 
 @contextlib.contextmanager
 def _running(
-    folder: RunFolder,
+    folder: RunFolder | FollowedFolder,
     loop: DriftLoop,
     listener: Listener | None,
     saving: Saving,
@@ -242,7 +270,7 @@ def _running(
             yield done
 
     with _threads(config.threads), clear_out_of_memory(KEPT), deferred_signals() as interruption:
-        yield tasks(CheckpointSaver(saving, save, interruption))
+        yield tasks(CheckpointSaver(saving, save, interruption, Group()))
 
 
 # Runs that share their first tasks
@@ -300,7 +328,7 @@ MAX_VECTORS = 100
 """feature vectors of a drifted class that are kept for the report, before and after its drift"""
 
 
-def save_samples(folder: RunFolder, stream: Stream) -> None:
+def save_samples(folder: RunFolder | FollowedFolder, stream: Stream) -> None:
     """Keep an image of each drifted class before and after its drift, or vectors, for the report."""
     before, after, tasks = [], [], []
     for event in stream.schedule.events:
@@ -365,8 +393,8 @@ def saved_config(
         raise UserError(f"{folder} holds no run to resume; name the folder of one, or start one")
     saved = from_mapping(RunConfig, read_config(folder), source=str(Path(folder) / CONFIG))
     config = RunConfig(**saved)  # type: ignore[arg-type]  # as in the file, checked by the class
-    named = {kind: getattr(config, kind) or "" for kind in registry.OWN if kind not in given}
-    strange = [f"{kind} {name}" for kind, name in named.items() if is_import_path(name)]
+    named = registry.own_code(config)
+    strange = [f"{kind} {name}" for kind, name in named.items() if kind not in given]
     if config.data is not None and "data" not in given:
         strange.append(f"data in {config.data}")
     if strange and not trust:

@@ -15,8 +15,12 @@ from typing import TYPE_CHECKING
 
 from driftwise.errors import UserError
 
-if TYPE_CHECKING:
-    from driftwise.types import TaskState  # imports torch, for which commands must not wait
+if TYPE_CHECKING:  # they import torch, for which commands must not wait
+    from driftwise.distributed import Group
+    from driftwise.types import TaskState
+
+AGREED_EVERY = 16
+"""steps after which several processes agree on whether to save and to stop"""
 
 
 class Terminated(BaseException):
@@ -95,8 +99,13 @@ class CheckpointSaver:
     """Saves when it is due, and before an interruption."""
 
     def __init__(
-        self, saving: Saving, save: Callable[[TaskState | None], None], interruption: Interruption
+        self,
+        saving: Saving,
+        save: Callable[[TaskState | None], None],
+        interruption: Interruption,
+        group: Group,
     ) -> None:
+        self._group = group
         self._saving = saving
         self._save = save
         self._interruption = interruption
@@ -107,11 +116,17 @@ class CheckpointSaver:
         """After a train step."""
         self._steps += 1
         seconds, steps = self._saving.seconds, self._saving.steps
-        if (
-            self._interruption.asked
-            or (steps is not None and self._steps >= steps)
-            or (seconds is not None and time.monotonic() - self._saved >= seconds)
-        ):
+        asked = self._interruption.asked
+        is_due = (steps is not None and self._steps >= steps) or (
+            seconds is not None and time.monotonic() - self._saved >= seconds
+        )
+        if self._group.size > 1:
+            if task_state.steps % AGREED_EVERY:
+                return
+            is_due, asked = self._group.any(is_due, asked)
+            if asked and not self._interruption.asked:
+                self._interruption.ask(Terminated())
+        if asked or is_due:
             self._keep(task_state)
 
     def task_ended(self) -> None:

@@ -84,7 +84,8 @@ class Lease(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     labeller: str = Field(min_length=1, max_length=100)
-    count: int = Field(1, ge=1, le=100)
+    count: int = Field(1, ge=0, le=100)
+    held: list[int] = Field(default_factory=list, max_length=1000, description="shown already")
 
 
 class Skip(BaseModel):
@@ -307,7 +308,7 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
     async def lease(body: Lease, by: By) -> Response:
         """Samples for one labeller; nobody else gets them for a while."""
         cards = await run_in_threadpool(
-            service.board.lease, f"{by.name}/{body.labeller}", body.count
+            service.board.lease, f"{by.name}/{body.labeller}", body.count, body.held
         )
         shown = await run_in_threadpool(views.leased, service, cards)
         return _json(shown)

@@ -96,19 +96,29 @@ class Board:
         with self._lock:
             return self._cards.get(number)
 
-    def lease(self, labeller: str, count: int) -> list[Card]:
-        """The most valuable cards that nobody else sees, for some time."""
+    def lease(self, labeller: str, count: int, held: Sequence[int] = ()) -> list[Card]:
+        """The most valuable cards that nobody else sees, for some time.
+
+        Cards that the labeller has already (`held`) come first and do not count; those of them that
+        were answered, or that another one has got meanwhile, are missing.
+        """
         now, cards = time.monotonic(), self.cards()
         with self._lock:
             skipped = self._skipped.get(labeller, [])
+            kept = {number: place for place, number in enumerate(held)}
+
+            def rank(card: Card) -> tuple[Any, ...]:
+                return (kept.get(card.id, len(kept)), card.id in skipped, card.value)
+
             mine: list[Card] = []
-            for card in sorted(cards, key=lambda card: (card.id in skipped, card.value)):
+            left = count
+            for card in sorted(cards, key=rank):
                 holder, until = self._leases.get(card.id, (labeller, now))
-                if len(mine) < count and (holder == labeller or until <= now):
-                    self._leases[card.id] = (labeller, now + self._seconds)
-                    mine.append(card)
-                elif holder == labeller:
-                    self._leases.pop(card.id, None)
+                if (holder != labeller and until > now) or (card.id not in kept and not left):
+                    continue
+                left -= card.id not in kept
+                self._leases[card.id] = (labeller, now + self._seconds)
+                mine.append(card)
         return mine
 
     def skip(self, labeller: str, number: int) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from driftwise.errors import UserError
 from driftwise.files import parse_json
+from driftwise.report.table import csv_text
 from driftwise.serve.board import Card
 from driftwise.serve.settings import ServeSettings
 
@@ -36,16 +37,8 @@ def _line(card: Card, settings: ServeSettings) -> dict[str, Any]:
 
 def to_csv(cards: Sequence[Card], settings: ServeSettings) -> Export:
     """A line per sample; `label` is empty, to be filled in."""
-    file = io.StringIO(newline="")
-    writer = csv.DictWriter(file, COLUMNS)
-    writer.writeheader()
-    for card in cards:
-        line = _line(card, settings)
-        # A spreadsheet would run a text that begins like a formula.
-        if (text := line["text"] or "").startswith(("=", "+", "-", "@", "\t", "\r")):
-            line["text"] = f"'{text}"
-        writer.writerow(line)
-    return file.getvalue().encode(), CSV_TYPE, "requests.csv"
+    lines = [[line[name] for name in COLUMNS] for line in (_line(card, settings) for card in cards)]
+    return csv_text([COLUMNS, *lines]).encode(), CSV_TYPE, "requests.csv"
 
 
 def to_jsonl(cards: Sequence[Card], settings: ServeSettings) -> Export:

@@ -261,11 +261,11 @@ class History:
             "sample": int(seen.ids[-1]) if len(seen.ids) else None,
             "label": verdict.label,
             **{name: getattr(verdict, name) for name in names},
-            "has_examples": False,
+            "examples": None,
         }
         if verdict.drifted and verdict.label in seen.examples:
-            self.examples[self.num_verdicts] = seen.examples[verdict.label]
-            line["has_examples"] = True
+            pair = self.examples[self.num_verdicts] = seen.examples[verdict.label]
+            line["examples"] = [len(some) for some in pair]
             self._drop_examples()
         self.verdicts.append(line)
 
@@ -280,7 +280,8 @@ class History:
                 break
             del self.examples[number]
             for line in self.verdicts:
-                line["has_examples"] = line["has_examples"] and line["number"] != number
+                if line["number"] == number:
+                    line["examples"] = None
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""

@@ -54,7 +54,7 @@ class Measures:
                     "requests": totals[route],
                     "per_second": round(len(last) / span, 2),
                     "p50_ms": round(1000 * seconds[len(seconds) // 2], 2),
-                    "p99_ms": round(1000 * seconds[int(0.99 * (len(seconds) - 1))], 2),
+                    "p99_ms": round(1000 * seconds[int(0.99 * len(seconds))], 2),
                 }
             )
         return lines

@@ -33,13 +33,14 @@ def add_pages(app: FastAPI, service: Service, access: Access, *, has_runs: bool)
     """Add all pages to an application."""
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
 
-    def page(template: str, request: Request, title: str, *, status: int = 200) -> HTMLResponse:
+    def page(name: str, request: Request, title: str, *, status: int = 200) -> HTMLResponse:
         caller: Caller | None = request.state.caller
         html = (
             _environment()
-            .get_template(template)
+            .get_template(f"{name}.html")
             .render(
                 title=title,
+                script=f"{name}.js" if (STATIC / f"{name}.js").exists() else None,
                 csrf=access.csrf_token(None if caller is None else caller.session),
                 caller=caller,
                 has_tokens=access.has_tokens,
@@ -52,28 +53,28 @@ def add_pages(app: FastAPI, service: Service, access: Access, *, has_runs: bool)
 
     @app.get("/", include_in_schema=False)
     async def dashboard(request: Request) -> Response:
-        return page("dashboard.html", request, "Dashboard")
+        return page("dashboard", request, "Dashboard")
 
     @app.get("/inbox", include_in_schema=False)
     async def inbox(request: Request) -> Response:
-        return page("inbox.html", request, "Inbox")
+        return page("inbox", request, "Inbox")
 
     @app.get("/runs", include_in_schema=False)
     async def runs(request: Request) -> Response:
-        return page("runs.html", request, "Runs")
+        return page("runs", request, "Runs")
 
     @app.get("/login", include_in_schema=False)
     async def login(request: Request) -> Response:
-        return page("login.html", request, "Log in")
+        return page("login", request, "Log in")
 
     @app.post("/login", include_in_schema=False)
     async def log_in(request: Request) -> Response:
-        async with request.form(max_files=0, max_fields=1, max_part_size=MAX_TOKEN) as form:
+        async with request.form(max_files=0, max_fields=2, max_part_size=MAX_TOKEN) as form:
             token = form.get("token")
         session = access.log_in(token) if isinstance(token, str) else None
         if session is None:
             service.audit.append("nobody", "login refused")
-            return page("login.html", request, "Log in", status=403)
+            return page("login", request, "Log in", status=403)
         response = RedirectResponse("/", 303)
         response.set_cookie(
             COOKIE,

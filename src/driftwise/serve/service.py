@@ -21,7 +21,7 @@ from driftwise.config.learners import first_line
 from driftwise.errors import RunFailure, UserError
 from driftwise.files import writing
 from driftwise.live import LiveLearner
-from driftwise.live.inputs import labels_from
+from driftwise.live.input_reader import labels_from
 from driftwise.runs.store import CHECKPOINT, is_run
 from driftwise.serve.audit import AuditLog
 from driftwise.serve.board import Board

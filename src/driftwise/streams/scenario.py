@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
+from torch import nn
 
+from driftwise.encoders.embedding_cache import EmbeddingCache
+from driftwise.encoders.loading import load
 from driftwise.errors import UserError
 from driftwise.scaling import Scaling, ScalingKind
-from driftwise.streams.events import (
+from driftwise.streams.drift_events import (
     EventSpec,
     make_schedule,
     make_script,
@@ -51,7 +54,7 @@ def class_incremental(
     reference: Literal["memory", "held-out", "fingerprint"] = "held-out",
     max_per_class: int | None = None,
     cumulative: bool = False,
-    encoder: MakesFeatures | None = None,
+    encoder: Any = None,
     scaling: Scaling | ScalingKind | None = None,
     source: str = "data",
 ) -> Stream:
@@ -90,7 +93,8 @@ def class_incremental(
             of its test samples.
         cumulative: every known class returns, labelled, in every task's training data.
         encoder: a frozen encoder, which turns samples into feature vectors once drift has changed
-            them; the learner, its buffer and the detector see the vectors only.
+            them; the learner, its buffer and the detector see the vectors only. What
+            `driftwise.encoders.load` takes, with features kept on disk, or an `EmbeddingCache`.
         scaling: how features are brought to one scale, as measured on the training samples of the
             first task: `standard`, `signed-log`, `none` or a `Scaling`. None: `standard` for
             vectors, `none` for images.
@@ -173,10 +177,18 @@ def class_incremental(
         batch_size=batch_size,
         seed=seed,
         cumulative=cumulative,
-        encoder=encoder,
+        encoder=None if encoder is None else _frozen(encoder),
         scaling=_scaling(scaling, vectors=are_vectors or encoder is not None),
         warnings=warnings,
     )
+
+
+def _frozen(encoder: Any) -> MakesFeatures:
+    """What turns samples into features, from a name, a network, a function or an encoder."""
+    if not isinstance(encoder, str | nn.Module) and hasattr(encoder, "features"):
+        made: MakesFeatures = encoder
+        return made
+    return EmbeddingCache(load(encoder))
 
 
 def _scaling(given: Scaling | ScalingKind | None, *, vectors: bool) -> Scaling | None:

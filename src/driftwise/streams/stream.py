@@ -11,7 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -37,6 +37,21 @@ class MakesFeatures(Protocol):
     def features(self, samples: Any) -> Tensor:
         """Images or texts -> float32 (samples, features); of each sample by itself."""
         ...
+
+
+def name_of(encoder: MakesFeatures) -> str:
+    """What a frozen encoder is, exactly: of a pretrained one, a digest of its weights included."""
+    own = getattr(encoder, "encoder", encoder)
+    return str(getattr(own, "name", type(own).__name__))
+
+
+def refuse_other_encoder(name: str, encoder: MakesFeatures) -> None:
+    """UserError if features were made by another encoder than this one."""
+    if (here := name_of(encoder)) != name:
+        raise UserError(
+            f"the features were made by the encoder {name}, and this one is {here}: its features "
+            "are others; give the same encoder, with the same weights"
+        )
 
 
 class Stream:
@@ -123,6 +138,15 @@ class Stream:
             one = self._encoder.features(one)
         return torch.zeros_like(one).repeat(2, *[1] * (one.ndim - 1))
 
+    @property
+    def encode_two(self) -> Callable[[], object] | None:
+        """A call of the frozen encoder on two samples, past any cache; None: there is none."""
+        if self._encoder is None:
+            return None
+        own = getattr(self._encoder, "encoder", None)
+        two = self._images[:1].repeat(2, *[1] * (self._images.ndim - 1))
+        return partial(self._encoder.features if own is None else own.encode, two)
+
     def task(self, number: int) -> Task:
         """A task by its number, counted from 1."""
         if not 1 <= number <= len(self):
@@ -191,6 +215,8 @@ class Stream:
         state: dict[str, Any] = {}
         if self.scaling is not None:
             state["scaling"] = self.scaling.state_dict()
+        if self.encoder is not None:
+            state["encoder"] = name_of(self.encoder)
         if self._encoder is not None:
             state["encoded"] = {
                 concept: torch.from_numpy(np.packbits(each.numpy()))
@@ -199,7 +225,9 @@ class Stream:
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state_dict`."""
+        """Continue from `state_dict`; UserError where features came from another encoder."""
+        if self.encoder is not None:
+            refuse_other_encoder(state["encoder"], self.encoder)
         if self.scaling is not None:
             self.scaling.load_state_dict(state["scaling"])
         if self._encoder is not None:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from driftwise.config.fields import fields_of
-from driftwise.config.files import (
+from driftwise.config.config_files import (
     from_mapping,
     read_config_file,
     split_parts,
     unfold_data,
 )
+from driftwise.config.fields import fields_of
 from driftwise.config.schema import PARTS, RunConfig
 from driftwise.errors import UserError, unknown_name
 

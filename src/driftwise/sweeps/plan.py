@@ -16,9 +16,9 @@ from typing import Any
 
 import yaml
 
+from driftwise.config.config_files import OWN_DATA
 from driftwise.config.custom import NO_SOURCE
 from driftwise.config.fields import fields_of
-from driftwise.config.files import OWN_DATA
 from driftwise.config.presets import REALIGN_NOTHING, RULE, STORE_NO_LOGITS, resolve
 from driftwise.config.registry import CATALOGUE
 from driftwise.config.schema import RunConfig
@@ -37,7 +37,7 @@ SWEEPS, RUNS, FAILURES, SHARED = "sweeps", "runs", "failures", "shared"
 """Folders of plans, of runs (which sweeps may share), of notes about failures, and of tasks that
 unfinished runs share."""
 
-TAKEN = (SWEEPS, RUNS, FAILURES, SHARED, "claims", "pages", "index.html")
+TAKEN = (SWEEPS, RUNS, FAILURES, SHARED, "claims", "leaderboard", "pages", "index.html")
 """Names that a sweep cannot have; nor can it have one that begins with theory-."""
 
 MOST_RUNS = 10_000

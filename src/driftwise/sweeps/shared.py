@@ -128,7 +128,7 @@ def _last_shared(config: RunConfig) -> int:
     """The task before the first drift; 0: the run shares nothing."""
     if config.events or config.adaptation not in CATALOGUE["adaptation"]:
         return 0  # written event by event; or an adaptation that may act at any time
-    from driftwise.streams.events import event_tasks  # late: it imports torch
+    from driftwise.streams.drift_events import event_tasks  # late: it imports torch
 
     num_tasks = tasks_of(config)
     if config.sequential:

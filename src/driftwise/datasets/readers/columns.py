@@ -56,6 +56,8 @@ def open_table(source: Any) -> Table:
         if splits and all(map(_is_huggingface, splits)):
             return huggingface_table(source, "data")
         return in_memory(source, "data")
+    if hasattr(source, "collect"):
+        raise UserError("data: got a lazy frame; give it as collect() makes it")
     if hasattr(source, "columns") and hasattr(source, "__getitem__"):
         return _frame(source, "data")
     raise UserError(
@@ -148,7 +150,10 @@ def _open_csv(path: Path) -> Table:
         for block in _csv_blocks(path, len(names)):
             for name, place in wanted.items():
                 cells = block[place]
-                parts[name].append(_parsed(cells) if name in numbers else np.array(cells))
+                # Texts as objects: an array of text has room for the longest one everywhere.
+                parts[name].append(
+                    _parsed(cells) if name in numbers else np.array(cells, dtype=object)
+                )
         if not all(parts.values()):
             raise UserError(f"{path}: the table has no samples")
         return {name: np.concatenate(part) for name, part in parts.items()}
@@ -240,7 +245,7 @@ def _mapped(path: Path) -> np.ndarray:
     try:
         # Copy on write ("c"): torch warns about arrays that may not be written to.
         array: np.ndarray = np.load(path, mmap_mode="c", allow_pickle=False)
-    except (OSError, ValueError, EOFError, SyntaxError) as error:
+    except Exception as error:  # a header is parsed as Python text: it may raise anything
         reason = " ".join(str(error).split())
         raise UserError(
             f"{path}: no array of numbers or text that numpy.save wrote ({reason})"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +27,7 @@ def from_table(
     *,
     label: str | None = "label",
     features: Sequence[str] | None = None,
+    text: str | None = None,
     leave_out: Sequence[str] = (),
     domain: str | None = None,
     time: str | None = None,
@@ -44,6 +47,8 @@ def from_table(
             None: there are no labels; all samples become one class.
         features: the columns of features, in this order. None: where columns hold a vector per
             sample, those; else all columns that have no other use here.
+        text: a column of texts, instead of features: the data set then holds texts, which a frozen
+            encoder of texts turns into vectors.
         leave_out: columns that are not used.
         domain: the column that says where or when a sample was taken.
         time: a column of numbers or dates to sort by; the samples become `periods` domains of
@@ -75,10 +80,15 @@ def from_table(
         domain = domain or table.roles.get("domain")
     test = test or table.roles.get("test")
     roles = [each for each in (label, domain, time, test) if each is not None]
-    chosen = _chosen(table, roles, features, leave_out)
-    columns = table.read(chosen, roles)
-    vectors = _vectors({each: columns[each] for each in chosen}, name)
-    labels = np.zeros(len(vectors), dtype=np.int64)
+    if text is not None and features is not None:
+        raise UserError(f"{name}: give text or features, not both: either makes the samples")
+    chosen = _chosen(table, roles, features if text is None else [text], leave_out)
+    columns = table.read(*((chosen, roles) if text is None else ((), [text, *roles])))
+    if text is None:
+        samples = _vectors({each: columns[each] for each in chosen}, name)
+    else:
+        samples = _texts(columns[text], name, text)
+    labels = np.zeros(len(samples), dtype=np.int64)
     names: tuple[str, ...] = (EVERYTHING,)
     if label is not None:
         known = class_names or _present(columns[label], table.class_names.get(label))
@@ -93,15 +103,72 @@ def from_table(
     if is_test is not None and not np.isin(is_test, (0, 1)).all():
         raise UserError(f"{name}: {test} must be true or false (1 or 0) for each sample")
     dataset = Dataset(
-        images=vectors,
+        images=samples,
         labels=labels,
         class_names=names,
         is_test=None if is_test is None else is_test.astype(bool),
         domains=domains,
         domain_names=domain_names,
-        feature_names=_feature_names({each: columns[each] for each in chosen}),
+        feature_names=()
+        if text is not None
+        else _feature_names({each: columns[each] for each in chosen}),
     )
     return check_dataset(dataset, source=name)
+
+
+def from_texts(
+    texts: Sequence[str],
+    labels: Sequence[str] | Sequence[int] | np.ndarray | None = None,
+    *,
+    domain: Any = None,
+    time: Any = None,
+    periods: int = 8,
+    is_test: Any = None,
+    class_names: Sequence[str] | None = None,
+) -> Dataset:
+    """A data set of texts, which a frozen encoder of texts turns into vectors.
+
+    Args:
+        texts: (samples,).
+        labels: (samples,) class names or whole numbers. None: all samples are one class.
+        domain: (samples,) where or when each text was written, names or numbers.
+        time: (samples,) numbers or dates to sort by; the samples become `periods` domains of equal
+            size.
+        periods: domains that `time` makes.
+        is_test: (samples,) true where a text belongs to the test part.
+        class_names: one name per class number, or the order of the names.
+
+    >>> data = from_texts(["good film", "bad film"], ["praise", "blame"], time=[2001, 2002], periods=2)
+    >>> data.images.tolist(), data.labels.tolist(), data.domains.tolist()
+    (['good film', 'bad film'], [1, 0], [0, 1])
+    """
+    if isinstance(texts, str):
+        raise UserError("texts must be a sequence of texts, one per sample; got one text")
+    columns = {"labels": labels, "domain": domain, "time": time, "is_test": is_test}
+    given = {name: column for name, column in columns.items() if column is not None}
+    # As objects: an array of text has room for the longest one everywhere.
+    return from_table(
+        {"texts": np.array(list(texts), dtype=object), **given},
+        text="texts",
+        label="labels" if labels is not None else None,
+        domain="domain" if domain is not None else None,
+        time="time" if time is not None else None,
+        periods=periods,
+        test="is_test" if is_test is not None else None,
+        class_names=class_names,
+    )
+
+
+def _texts(values: np.ndarray, source: str, column: str) -> np.ndarray:
+    """Texts as objects (samples,); gaps and numbers are refused."""
+    plain: list[object] = values.tolist()
+    bad = [place for place, each in enumerate(plain) if not isinstance(each, str)]
+    if bad:
+        raise UserError(
+            f"{source}: column {column!r} holds no text in {len(bad)} of {len(plain)} samples, the "
+            f"first of them {bad[0]} ({plain[bad[0]]!r:.40}); fill the gaps or leave these out"
+        )
+    return np.array(plain, dtype=object)
 
 
 def _chosen(
@@ -247,18 +314,30 @@ def _periods(
     if not 2 <= periods <= len(values):
         raise UserError(f"{source}: periods must be 2 to {len(values)}; got {periods}")
     if values.dtype.kind == "M":
-        moments = values.astype("datetime64[us]").astype(np.float64)
-        moments[np.isnat(values)] = np.nan
-    elif values.dtype.kind in "biuf":
-        moments = values.astype(np.float64)
-    else:
-        try:
-            moments = np.array(values.tolist(), dtype="datetime64[us]").astype(np.float64)
-        except (TypeError, ValueError):
-            moments = _numbers(values, column, source).astype(np.float64)
+        values = values.astype("datetime64[us]")  # which tolist makes dates of
+    try:
+        moments = np.array([_moment(each) for each in values.tolist()])
+    except ValueError:
+        moments = _numbers(values, column, source).astype(np.float64)  # it says what it holds
     if not np.isfinite(moments).all():
         raise UserError(f"{source}: column {column!r} has samples without a time")
     order = np.argsort(moments, kind="stable")
     positions = np.empty(len(values), dtype=np.int64)
     positions[order] = np.arange(len(values)) * periods // len(values)
     return positions, tuple(f"period {number}" for number in range(1, periods + 1))
+
+
+def _moment(value: Any) -> float:
+    """Seconds, or any number, to sort by; NaN where there is no time; ValueError for other text."""
+    if value is None or value == "" or value != value:
+        return math.nan
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            value = datetime.fromisoformat(value)
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC).timestamp()
+    return float(value)

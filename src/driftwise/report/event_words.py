@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from driftwise.report.run import DriftEvent, Run, few
+from driftwise.report.saved_run import DriftEvent, Run, few
 
 MOST = 20
 """Events, or groups of classes, that a sentence names; more are counted."""

@@ -12,7 +12,7 @@ from driftwise.report.cells import Setting
 from driftwise.report.costs import cost_bars, cost_radar
 from driftwise.report.curves import accuracy_over_tasks, reliability
 from driftwise.report.facets import Drawing, RenderedFigure, render
-from driftwise.report.grids import accuracy_matrix, confusion, per_class, sample_sheet
+from driftwise.report.heat_maps import accuracy_matrix, confusion, per_class, sample_sheet
 from driftwise.report.verdicts import harm_dots, verdict_grid
 
 Drawer = Callable[[Setting, style.Styles], Drawing | None]

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from driftwise.report import style
 from driftwise.report.cells import Cell, Setting
-from driftwise.report.events import changes, describe_events, spans
+from driftwise.report.event_words import changes, describe_events, spans
 from driftwise.report.facets import Drawing, Facets, facets, short
 from driftwise.report.read import tensors_in
-from driftwise.report.run import Floats, Run, mean_known
+from driftwise.report.saved_run import Floats, Run, mean_known
 from driftwise.report.style import DRIFT
 from driftwise.report.vectors import REFERENCE, Drifted, drift_in
 

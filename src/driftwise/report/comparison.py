@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from driftwise.report.cells import MARK, Cell, Setting, Stat, notes_below
-from driftwise.report.run import Run
+from driftwise.report.saved_run import Run
 from driftwise.report.table import MISSING, WIDTH, Head, Item, Table, Value
 
 

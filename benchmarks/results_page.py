@@ -1,0 +1,215 @@
+"""Puts the committed results of the paper's tables into docs/results.md, and draws its figure.
+
+    python benchmarks/results_page.py [FOLDER]        (default: results/tables)
+
+The text of the page is written by hand; what stands between its marks is replaced.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from driftwise.report import style
+from driftwise.report.sweeps import Sweep, read_sweep
+from driftwise.reproduce.beside_paper import STRATEGIES, Beside, beside, in_words
+from driftwise.reproduce.claims import claims
+from driftwise.reproduce.grids import TABLES
+from driftwise.reproduce.leaderboard import board
+from driftwise.reproduce.paper_table import TableCell, paper_table
+from driftwise.reproduce.places import grouped
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "results" / "tables"
+PAGE = ROOT / "docs" / "results.md"
+FIGURE = ROOT / "docs" / "images" / "results-scatter.png"
+NAMES = {
+    "table1": "Table 1, Fashion-MNIST",
+    "table2": "Table 2, CIFAR-10",
+    "table3": "Table 3, CIFAR-100",
+    "table4": "Table 4, Tiny-ImageNet",
+}
+SHOWN = (*STRATEGIES, "amr-plus")
+
+
+def table_lines(sweep: Sweep) -> list[str]:
+    """Every cell, here beside the paper."""
+    table = paper_table(sweep)
+    columns = [(0, "vanilla")] + [(d, a) for d in table.drifts if d for a in SHOWN]
+    heads = ["no drift" if not d else f"{a}, {d} drift{'s' if d != 1 else ''}" for d, a in columns]
+    lines = [
+        f"| buffer | method | {' | '.join(heads)} |",
+        "|---" * (2 + len(columns)) + "|",
+    ]
+    rows = grouped(table.cells, lambda c: (c.place["buffer_size"], c.place["method"]))
+    for (buffer, method), cells in rows.items():
+        by = {(c.place["num_drifts"], c.place["adaptation"]): c for c in cells}
+        lines.append(f"| {buffer} | {method} | {' | '.join(words(by.get(c)) for c in columns)} |")
+    return lines
+
+
+def words(cell: TableCell | None) -> str:
+    """Accuracy here, with its spread over seeds, and the paper's in brackets."""
+    if cell is None:
+        return ""
+    here = "–" if cell.faa is None else f"{cell.faa.mean:.1f}"
+    if cell.faa is not None and cell.faa.sd is not None:
+        here += f" ± {cell.faa.sd:.1f}"
+    return here if cell.published is None else f"{here} ({cell.published.faa:.1f})"
+
+
+def summary_lines(found: dict[str, tuple[Sweep, Beside]]) -> list[str]:
+    """One line per table: how much is done, and what of the paper's shape is kept."""
+    lines = [
+        "| table | cells done | seeds | correlation with the paper | amr above vanilla | amr above fr "
+        "(paper) | order of all three kept | recovery by amr, points (95 % over groups) | the paper's |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, (sweep, both) in found.items():
+        asked = [cell for cell in paper_table(sweep).cells if cell.seeds_asked]
+        seeds = sorted({cell.num_seeds for cell in both.cells})
+        r = both.correlation
+        gains = both.recovery()
+        groups = both.groups
+        above = sum(_faa(group["amr"]) > _faa(group["vanilla"]) for group in groups)
+        level = sum(_faa(group["amr"]) >= _faa(group["fr"]) for group in groups)
+        paper = sum(
+            g["amr"].published.faa >= g["fr"].published.faa
+            for g in groups
+            if g["amr"].published is not None and g["fr"].published is not None
+        )
+        kept, of = both.same_order(*STRATEGIES)
+        lines.append(
+            f"| {NAMES[name]} | {len(both.cells)} of {len(asked)} | "
+            f"{'–' if not seeds else ' to '.join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))} | "
+            f"{'–' if r is None else f'{r:.2f}'} ({len(both.pairs)} cells) | {above} of {of} | "
+            f"{level} ({paper}) of {of} | {kept} of {of} | "
+            f"{in_words([here for _, here in gains]) if gains else '–'} | "
+            f"{in_words([theirs for theirs, _ in gains]) if gains else '–'} |"
+        )
+    return lines
+
+
+def _faa(cell: TableCell) -> float:
+    assert cell.faa is not None
+    return cell.faa.mean
+
+
+def cost_lines(found: dict[str, tuple[Sweep, Beside]]) -> list[str]:
+    """Labels and FLOPs of each strategy, absolute, per run."""
+    lines = [
+        "| table | buffer | labels: fr | labels: amr | labels: amr-plus | FLOPs, amr / vanilla | "
+        "fr / vanilla | amr-plus / vanilla |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, (_, both) in found.items():
+        for buffer, cells in grouped(
+            (c for c in both.cells if c.place.get("num_drifts")), lambda c: c.place["buffer_size"]
+        ).items():
+            labels, flops = {}, {}
+            for adaptation, some in grouped(cells, lambda c: str(c.place["adaptation"])).items():
+                labels[adaptation] = _mean([c.labels.mean for c in some if c.labels is not None])
+                costs = [c.stat(lambda run: run.cost(run.flops) or None) for c in some]
+                flops[adaptation] = _mean([cost.mean for cost in costs if cost is not None])
+            plain = flops.get("vanilla")
+            asked = [f"{labels[a]:,.0f}" if a in labels else "–" for a in ("fr", "amr", "amr-plus")]
+            times = [
+                f"{flops[a] / plain:.2f}" if plain and a in flops else "–"
+                for a in ("amr", "fr", "amr-plus")
+            ]
+            lines.append(f"| {NAMES[name]} | {buffer} | {' | '.join([*asked, *times])} |")
+    return lines
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / max(1, len(values))
+
+
+def claim_lines(sweeps: Sequence[Sweep]) -> list[str]:
+    """Every claim with its verdict."""
+    lines = ["| claim | the paper's tables | here | measured here |", "|---|---|---|---|"]
+    for claim in claims(sweeps):
+        lines.append(
+            f"| {claim.text} | {claim.holds_published} | **{claim.holds}** | {claim.measured} |"
+        )
+    return lines
+
+
+def draw(found: dict[str, tuple[Sweep, Beside]]) -> None:
+    """Ours against published, a panel for each table; hollow: without drift."""
+    styles = style.styles_of(STRATEGIES)
+    with mpl.rc_context(style.RC):
+        figure = Figure(figsize=(3.1 * len(found), 3.5), layout="constrained")
+        panels = figure.subplots(1, len(found), squeeze=False)[0]
+        for panel, (name, (_, both)) in zip(panels, found.items(), strict=True):
+            ends = [min(map(min, both.pairs)), max(map(max, both.pairs))]
+            panel.plot(ends, ends, color=style.FAINT, linewidth=1.2, zorder=0)
+            for cell in both.cells:
+                if cell.published is None:
+                    continue
+                look = styles[str(cell.place["adaptation"])]
+                face = look.colour if cell.place["num_drifts"] else "white"
+                panel.scatter(
+                    *(cell.published.faa, _faa(cell)),
+                    marker=look.marker,
+                    s=24,
+                    color=face,
+                    edgecolors=look.colour,
+                )
+            r = both.correlation
+            panel.set_title(NAMES[name] + ("" if r is None else f": r = {r:.2f}"))
+            panel.set_xlabel("published FAA, %")
+        panels[0].set_ylabel("here, %")
+        shown = {**styles, "no drift": dataclasses.replace(styles["vanilla"], hollow=True)}
+        handles = [
+            Line2D([], [], linestyle="", marker=s.marker, color=s.colour, markerfacecolor=s.face)
+            for s in shown.values()
+        ]
+        panels[0].legend(handles, list(shown), loc="lower right")
+        figure.savefig(FIGURE, dpi=150)
+
+
+def put(page: str, mark: str, lines: Sequence[str]) -> str:
+    """The page with new lines between the marks of a part."""
+    pattern = rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)"
+    assert re.search(pattern, page, re.DOTALL), f"{PAGE} has no mark {mark}"
+    return re.sub(pattern, lambda m: m[1] + "\n".join(lines) + "\n" + m[2], page, flags=re.DOTALL)
+
+
+def found_in(folder: Path) -> tuple[list[Sweep], dict[str, tuple[Sweep, Beside]]]:
+    """All sweeps of a folder, and the paper's tables among them that have runs."""
+    sweeps = [read_sweep(file) for file in sorted((folder / "sweeps").glob("*.json"))]
+    tables = {sweep.name.split("-")[0]: sweep for sweep in sweeps if is_plain(sweep)}
+    found = {name: (tables[name], beside(tables[name])) for name in TABLES if name in tables}
+    return sweeps, {name: each for name, each in found.items() if each[1].cells}
+
+
+def is_plain(sweep: Sweep) -> bool:
+    """Whether a sweep is a table with the usual detection."""
+    return sweep.name in {f"{sweep.reproduces}-tables{end}" for end in ("", "-fast")}
+
+
+def page_of(text: str, folder: Path) -> str:
+    """The page with what a folder of sweeps holds between its marks."""
+    sweeps, found = found_in(folder)
+    text = put(text, "summary", summary_lines(found))
+    text = put(text, "costs", cost_lines(found))
+    parts = []
+    for name, (sweep, _) in found.items():
+        parts += [f"### {NAMES[name]}", "", sweep.scale_note, "", *table_lines(sweep), ""]
+    text = put(text, "tables", parts)
+    text = put(text, "claims", claim_lines(sweeps))
+    return put(text, "leaderboard", board(sweeps).markdown().strip().splitlines())
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS
+    PAGE.write_text(page_of(PAGE.read_text(), folder))
+    draw(found_in(folder)[1])

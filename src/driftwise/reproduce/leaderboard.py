@@ -1,0 +1,228 @@
+"""All methods, adaptations and detectors of a folder of sweeps, ranked by accuracy, labels and compute.
+
+An entry is a method with an adaptation and a detector. Its cells are the benchmarks, buffers and
+numbers of drifts of the paper's tables. Entries that have all cells are ranked; others follow.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from driftwise.errors import UserError
+from driftwise.report.sweeps import Sweep
+from driftwise.report.table import MISSING, Head, Item, Table
+from driftwise.reproduce.evidence import Done, Interval, Pool, interval_of, pools
+from driftwise.reproduce.places import grouped
+
+DETECTION = ("detector", "encoder", "reference", "options.detector")
+"""config keys in which entries may differ"""
+
+USUAL = ("combined", "learner", "held-out")
+"""the detection of everything that is reproduced; entries with another one name it"""
+
+FLOOR = "vanilla"
+
+
+class CellName(NamedTuple):
+    """A cell of the paper's tables without method and adaptation."""
+
+    benchmark: str
+    buffer_size: int
+    num_drifts: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """One entry: its costs and what it reaches."""
+
+    method: str
+    adaptation: str
+    detection: str
+    cells: frozenset[CellName]
+    num_seeds: int
+    """fewest seeds of a cell"""
+    faa: Interval
+    """final average accuracy, over benchmarks; the interval is over seeds"""
+    gain: Interval | None
+    """above the same method without adaptation, in points; the interval is over cells"""
+    labels: float
+    """that adaptation asked for, per run"""
+    flops: float | None
+    """of training, detection and adaptation, per run; None: not counted"""
+
+
+def standings(sweeps: Sequence[Sweep]) -> tuple[list[Standing], Pool]:
+    """Every entry at the largest scale there is, the most accurate first, and what was compared."""
+    found = pools(sweeps, _counts, varied=(*DETECTION, "code_identity"))
+    if not found:
+        raise UserError("there is no finished run with drift yet; reproduce a table first")
+    pool = found[0]
+    by_entry = grouped(
+        pool.done, lambda done: (done.where.method, done.adaptation, _detection(done))
+    )
+    floor: defaultdict[tuple[str, CellName], dict[int, float]] = defaultdict(dict)
+    for done in pool.done:
+        if done.adaptation == FLOOR and done.run.faa is not None:
+            floor[done.where.method, _cell(done)][done.seed] = done.run.faa
+    made = [_standing(entry, members, floor) for entry, members in by_entry.items()]
+    most = max(len(each.cells) for each in made)
+    return sorted(made, key=lambda each: (len(each.cells) < most, -each.faa.mean)), pool
+
+
+def _counts(done: Done) -> bool:
+    return bool(done.where.num_drifts) and done.varies_only(*DETECTION)
+
+
+def _cell(done: Done) -> CellName:
+    return CellName(done.where.benchmark, done.where.buffer_size, done.where.num_drifts)
+
+
+def _detection(done: Done) -> str:
+    """The detector, with what it reads where that is not usual."""
+    if done.adaptation == FLOOR:
+        return ""  # nothing depends on it
+    named = tuple(str(done.setting(key)) for key in DETECTION[:3])
+    return "" if named == USUAL else named[0] if named[0] == "oracle" else ", ".join(named)
+
+
+def _standing(
+    entry: tuple[str, str, str],
+    members: Sequence[Done],
+    floor: Mapping[tuple[str, CellName], Mapping[int, float]],
+) -> Standing:
+    method, adaptation, detection = entry
+    by_cell = grouped(members, _cell)
+
+    def mean(read: Callable[[Done], float | None], seed: int | None = None) -> float | None:
+        """Over cells of a benchmark, then over benchmarks."""
+        of_benchmark: defaultdict[str, list[float]] = defaultdict(list)
+        for cell, runs in by_cell.items():
+            values = [read(run) for run in runs if seed in (None, run.seed)]
+            known = [value for value in values if value is not None]
+            if known:
+                of_benchmark[cell.benchmark].append(statistics.fmean(known))
+        means = [statistics.fmean(values) for values in of_benchmark.values()]
+        return statistics.fmean(means) if means else None
+
+    def faa(done: Done) -> float | None:
+        return done.run.faa
+
+    common = set.intersection(*({run.seed for run in runs} for runs in by_cell.values()))
+    by_seed = [value for seed in sorted(common) if (value := mean(faa, seed)) is not None]
+    gains = [
+        statistics.fmean((run.run.faa or 0.0) - floor[method, cell][run.seed] for run in paired)
+        for cell, runs in by_cell.items()
+        if (
+            paired := [
+                run
+                for run in runs
+                if run.run.faa is not None and run.seed in floor.get((method, cell), {})
+            ]
+        )
+    ]
+    overall = mean(faa)
+    assert overall is not None, "a finished run has an accuracy"
+    return Standing(
+        method=method,
+        adaptation=adaptation,
+        detection=detection,
+        cells=frozenset(by_cell),
+        num_seeds=min(len(runs) for runs in by_cell.values()),
+        faa=interval_of(by_seed)._replace(mean=overall)
+        if by_seed
+        else Interval(overall, None, None),
+        gain=interval_of(gains) if gains and adaptation != FLOOR else None,
+        labels=mean(lambda done: done.run.labels.get("adaptation")) or 0.0,
+        flops=mean(lambda done: done.run.cost(done.run.flops) or None),
+    )
+
+
+def undominated(entries: Sequence[Standing]) -> list[Standing]:
+    """Entries to which no other is preferable: as accurate, with as few labels and FLOPs."""
+
+    def costs(entry: Standing) -> tuple[float, ...]:
+        return (-entry.faa.mean, entry.labels, entry.flops or 0.0)
+
+    def beats(ours: tuple[float, ...], theirs: tuple[float, ...]) -> bool:
+        return ours != theirs and all(a <= b for a, b in zip(ours, theirs, strict=True))
+
+    return [
+        entry
+        for entry in entries
+        if not any(beats(costs(other), costs(entry)) for other in entries)
+    ]
+
+
+def board(sweeps: Sequence[Sweep]) -> Table:
+    """The leaderboard."""
+    entries, pool = standings(sweeps)
+    most = len(entries[0].cells)
+    ranked = [entry for entry in entries if len(entry.cells) == most]
+    ranks = {
+        name: sorted(ranked, key=key)
+        for name, key in {
+            "labels": lambda entry: entry.labels,
+            "flops": lambda entry: entry.flops or 0.0,
+        }.items()
+    }
+    best = undominated(ranked)
+    rows = []
+    for number, entry in enumerate(entries, 1):
+        is_ranked = entry in ranked
+        places = [ranks[name].index(entry) + 1 if is_ranked else None for name in ranks]
+        rows.append(
+            [
+                Item(str(number) if is_ranked else MISSING, number if is_ranked else None),
+                Item(entry.method),
+                Item(entry.adaptation),
+                Item(entry.detection or MISSING),
+                Item(_interval(entry.faa, "{:.1f}"), entry.faa.mean),
+                Item(MISSING if entry.gain is None else _interval(entry.gain, "{:+.1f}")),
+                Item(f"{entry.labels:,.0f}", entry.labels),
+                *(Item(MISSING if p is None else str(p), p) for p in places[:1]),
+                Item(MISSING if entry.flops is None else f"{entry.flops / 1e12:.2f}", entry.flops),
+                *(Item(MISSING if p is None else str(p), p) for p in places[1:]),
+                Item("yes" if entry in best else ""),
+                Item(f"{len(entry.cells)} of {most}"),
+                Item(str(entry.num_seeds), entry.num_seeds),
+            ]
+        )
+    names = ("method", "adaptation", "detector")
+    heads = [
+        Head(title="rank"),
+        *(Head(title=name, is_name=True) for name in names),
+        Head(title="FAA %", meaning="over cells, then over benchmarks; 95 % interval over seeds"),
+        Head(title="above vanilla", meaning="paired by cell and seed; 95 % interval over cells"),
+        Head(title="labels", meaning="that adaptation asked for, per run"),
+        Head(title="rank by labels"),
+        Head(title="TFLOP", meaning="training, detection and adaptation, per run"),
+        Head(title="rank by TFLOP"),
+        Head(
+            title="undominated", meaning="no other entry is as good in all three and better in one"
+        ),
+        Head(title="cells"),
+        Head(title="seeds"),
+    ]
+    benchmarks = ", ".join(sorted({cell.benchmark for cell in entries[0].cells}))
+    return Table(
+        title=f"Leaderboard, {pool.origin}",
+        about=(f"Benchmarks: {benchmarks}; every cell has drift.",),
+        heads=heads,
+        rows=rows,
+        breaks={len(ranked)} if len(ranked) < len(entries) else set(),
+        notes=(
+            "Entries with all cells are ranked by accuracy; the others follow. Detection is by three "
+            "tests on the learner against held-out samples, unless it is named.",
+        ),
+    )
+
+
+def _interval(value: Interval, form: str) -> str:
+    text = form.format(value.mean)
+    if value.low is None or value.high is None:
+        return text
+    return f"{text} ({form.format(value.low)} to {form.format(value.high)})"

@@ -1,0 +1,82 @@
+"use strict";
+
+// Requests of a page carry its token; answers are JSON, errors have one message.
+async function call(method, path, body) {
+  const headers = {"x-csrf-token": document.querySelector('meta[name="csrf"]').content};
+  if (body !== undefined) headers["content-type"] = "application/json";
+  const response = await fetch(path, {
+    method, headers, body: body === undefined ? undefined : JSON.stringify(body),
+  });
+  if (response.status === 401) location.assign("/login");
+  if (response.status === 204) return {};
+  const found = await response.json();
+  if (!response.ok) throw new Error(found.error ? found.error.message : `HTTP ${response.status}`);
+  return found;
+}
+
+const element = (id) => document.getElementById(id);
+
+function make(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key === "onclick") made.addEventListener("click", value);
+    else if (value !== null && value !== undefined && value !== false) made.setAttribute(key, value);
+  }
+  made.append(...children.filter((child) => child !== null));
+  return made;
+}
+
+function svg(name, attributes = {}, text) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+const percent = (value, digits = 0) =>
+  value === null || value === undefined ? "–" : `${(100 * value).toFixed(digits)} %`;
+const clock = (time) => (time ? new Date(time).toLocaleTimeString([], {hour12: false}) : "");
+
+function number(value) {
+  if (value === null || value === undefined) return "–";
+  if (value !== 0 && Math.abs(value) < 0.001) return value.toExponential(1);
+  return String(Math.round(value * 1000) / 1000);
+}
+
+// A page asks again only when something has changed, and never twice at once.
+function follow(refresh, atLeast) {
+  let busy = false, again = false, last = 0, timer = null;
+  async function run() {
+    timer = null;
+    if (busy) { again = true; return; }
+    busy = true;
+    last = Date.now();
+    try { await refresh(); complain(""); } catch (error) { complain(error.message); }
+    busy = false;
+    if (again) { again = false; soon(); }
+  }
+  function soon() {
+    if (timer === null) timer = setTimeout(run, Math.max(0, last + atLeast - Date.now()));
+  }
+  const source = new EventSource("/v1/stream");
+  source.addEventListener("message", soon);
+  source.addEventListener("error", () => complain("The service does not answer. Trying again ..."));
+  source.addEventListener("open", () => complain(""));
+  soon();
+  return soon;
+}
+
+function complain(message) {
+  const place = element("complaint");
+  if (!place) return;
+  place.textContent = message;
+  place.hidden = message === "";
+}
+
+const logout = element("logout");
+if (logout) {
+  logout.addEventListener("click", async () => {
+    await call("POST", "/logout");
+    location.assign("/login");
+  });
+}

@@ -1,0 +1,201 @@
+"""What each process of the tests does: it compares buffers and learners with those of one process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+
+from driftwise.distributed import Group
+from driftwise.errors import UserError
+from driftwise.learner import Learner, TrainSettings
+from driftwise.memory import ReplayBuffer, ReplicatedBuffer, ShardedBuffer
+from driftwise.memory.policies import Balanced, Policy, Reservoir
+from driftwise.methods import CLSER, ER, ERACE, SER, DERpp, Method
+from driftwise.models import MLP, seeded
+from driftwise.testing import same
+from driftwise.types import Extras, Samples
+
+CAPACITY, BATCHES = 40, 12
+
+
+def batch(number: int, *, size: int = 11, labels: tuple[int, ...] = (0, 1, 2)) -> Samples:
+    draw = np.random.default_rng(number)
+    return Samples(
+        images=torch.from_numpy(draw.integers(0, 256, (size, 2, 3, 1), dtype=np.uint8)),
+        labels=torch.from_numpy(draw.choice(labels, size)),
+        ids=torch.arange(size) + number * size,
+        concepts=torch.full((size,), number % 3),
+    )
+
+
+def logits_of(samples: Samples) -> Extras:
+    return {"logits": samples.images.float().flatten(1)[:, :4]}
+
+
+def part(samples: Samples, extras: Extras, group: Group) -> tuple[Samples, Extras]:
+    mine = group.share(len(samples))
+    return samples[mine], {name: column[mine] for name, column in extras.items()}
+
+
+def draws_together(buffer: Any, whole: ReplayBuffer, group: Group, count: int) -> None:
+    """The parts of all processes are the draw of one, each sample with its own values."""
+    expected, mine = whole.sample(count), buffer.sample(count)
+    sizes = group.gather(torch.tensor([len(mine)])).tolist()
+    assert max(sizes) - min(sizes) <= 1, "equal parts"
+    ids = group.gather(mine.samples.ids)
+    assert len(set(ids.tolist())) == len(ids), "without repeats"
+    order, place = ids.argsort(), expected.samples.ids.argsort()
+    for name, column in vars(mine.samples).items():
+        assert torch.equal(group.gather(column)[order], getattr(expected.samples, name)[place])
+    logits = group.gather(mine.extras["logits"])
+    assert torch.equal(logits[order], expected.extras["logits"][place])
+
+
+def one_history(kind: Any, policy: type[Policy], group: Group) -> None:
+    whole = ReplayBuffer(CAPACITY, policy=policy(), seed=7)
+    buffer = kind(CAPACITY, policy=policy(), seed=7, group=group)
+    for number in range(BATCHES):
+        samples = batch(number)
+        whole.offer(samples, logits_of(samples))
+        buffer.offer(*part(samples, logits_of(samples), group))
+        if number % 3 == 0:
+            draws_together(buffer, whole, group, 8)
+        if number == 6:  # a class has drifted
+            held = whole.slots_of(1)
+            assert (buffer.drop(1), whole.drop(1)) == (held, held)
+            fresh = batch(99, size=held, labels=(1,))
+            for each in (whole, buffer):
+                each.put(fresh, logits_of(fresh))
+    assert buffer.counts() == whole.counts()
+    assert (len(buffer), buffer.seen, buffer.free) == (len(whole), whole.seen, whole.free)
+    for label in (0, 1, 2):
+        ours, theirs = vars(buffer.samples_of(label)), vars(whole.samples_of(label))
+        assert same(dict(ours), dict(theirs))
+    only = torch.arange(whole.slots_of(0)) % 2 == 0
+    assert buffer.drop(0, only) == whole.drop(0, only)
+    for each in (whole, buffer):
+        each.widen(6)
+    state = buffer.state_dict()
+    assert same(state, whole.state_dict()), "the state is that of one process"
+    again = kind(CAPACITY, policy=policy(), seed=0, group=group)
+    again.load_state_dict(state)
+    draws_together(again, whole, group, 40)
+    alone = ReplayBuffer(CAPACITY, policy=policy(), seed=0)
+    alone.load_state_dict(state)  # other numbers of processes go on with it
+    assert same(alone.state_dict(), state)
+
+
+def keeps_its_share(group: Group) -> None:
+    """A long stream: no process keeps more than about its part."""
+    buffer = ShardedBuffer(300, group=group)
+    for number in range(20):
+        samples = batch(number, size=200)
+        buffer.offer(*part(samples, logits_of(samples), group))
+    kept = group.gather(torch.tensor([len(buffer._values)]))
+    assert int(kept.max()) <= 2 * 300 // group.size + 256 + 200
+
+
+def collectives(group: Group) -> None:
+    group.refuse_difference("config", "the same")
+    mine = torch.full((group.rank + 1, 2), float(group.rank), dtype=torch.bfloat16)
+    everybody = group.gather(mine)
+    assert everybody.dtype == torch.bfloat16
+    assert everybody[:, 0].tolist() == [r for r in range(group.size) for _ in range(r + 1)]
+    if group.size > 2:
+        others = ", ".join(map(str, range(2, group.size)))
+        with pytest.raises(UserError, match=f"rank {others} has another than rank 0"):
+            group.refuse_difference("config", f"seed {group.rank // 2}")
+    gradients = [torch.ones(2, 2), torch.full((3,), float(group.rank))]
+    group.average(gradients)
+    assert gradients[0].tolist() == [[1.0] * 2] * 2
+    assert gradients[1].tolist() == [(group.size - 1) / 2] * 3
+
+
+METHODS = (
+    lambda: ER(),
+    lambda: ERACE(),
+    lambda: DERpp(alpha=0.3, beta=0.5),
+    lambda: SER(alpha=0.2, beta=0.2),
+    lambda: CLSER(),
+)
+
+
+def alone(work: Callable[[], Any]) -> Any:
+    """Done as if there were no other process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("torch.distributed.is_initialized", lambda: False)
+        return work()
+
+
+def learner_like_one_process(make: Callable[[], Method], group: Group, *, last: int) -> None:
+    """Two tasks, a rehearsal, a checkpoint: weights to rounding, the buffer bit for bit.
+
+    `last`: samples of the last batch, which may not be a multiple of the processes.
+    """
+
+    def learner(buffer: Any) -> Learner:
+        network = seeded(MLP, input_shape=(1, 2, 3), num_classes=4, seed=3)
+        settings = TrainSettings(minibatch_size=8)
+        return Learner(network, make(), buffer=buffer, lr=0.05, settings=settings)
+
+    def train(learner: Learner) -> None:
+        for task, labels in enumerate(((0, 1), (2, 3))):
+            learner.begin_task(labels)
+            learner.begin_epoch(1, 1)
+            for number in range(5):
+                size = last if number == 4 else 8
+                learner.observe(batch(10 * task + number, size=size, labels=labels))
+            learner.rehearse()
+            learner.end_task()
+
+    ours = learner(ShardedBuffer(20, group=group))
+    theirs: Learner = alone(lambda: learner(ReplayBuffer(20)))
+    train(ours)
+    alone(lambda: train(theirs))
+    assert ours.buffer.state_dict()["columns"]["ids"].tolist() == (
+        theirs.buffer.state_dict()["columns"]["ids"].tolist()
+    )
+    for mine, other in zip(ours.network.parameters(), theirs.network.parameters(), strict=True):
+        torch.testing.assert_close(mine, other, rtol=0, atol=1e-6)
+        everybody = group.gather(mine.detach()[None])
+        assert all(torch.equal(each, everybody[0]) for each in everybody), "one network for all"
+    images = batch(50).images
+    torch.testing.assert_close(ours.logits(images), theirs.logits(images), rtol=0, atol=1e-5)
+    again = learner(ShardedBuffer(20, group=group))
+    again.load_state_dict(ours.state_dict())
+    for each in (ours, again):
+        each.begin_task([0])
+        each.observe(batch(60, size=8))
+    assert same(again.state_dict(), ours.state_dict()), "exact after a resume"
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    two = dist.new_group([0, 1])
+    groups = [Group()] + ([Group(two)] if dist.get_rank() < 2 else [])
+    for group in groups:
+        collectives(group)
+        one_history(ReplicatedBuffer, Reservoir, group)
+        one_history(ShardedBuffer, Reservoir, group)
+    one_history(ShardedBuffer, Balanced, groups[0])
+    keeps_its_share(groups[0])
+    with pytest.raises(UserError, match="need one buffer together"):
+        Learner(MLP(input_shape=(1, 2, 3), num_classes=4), ER(), buffer=ReplayBuffer(5))
+    for method in METHODS:
+        learner_like_one_process(method, groups[0], last=7)
+    learner_like_one_process(ER, groups[0], last=2)
+    dist.barrier()
+    dist.destroy_process_group()
+    print(f"rank {os.environ['RANK']} compared {[group.size for group in groups]}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
+    os._exit(0)  # see driftwise.cli.main

@@ -1,0 +1,175 @@
+"""The demo in a real browser: drift appears, people label by keyboard, accuracy comes back."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from browser_tools import Visit, browser
+
+pytest.importorskip("uvicorn")
+import uvicorn
+
+from driftwise.config.schema import RunConfig
+from driftwise.runs.run import run
+from driftwise.serve.access import Access
+from driftwise.serve.api import make_app
+from driftwise.serve.demo import LABELLED, QUIET, Demo
+from driftwise.serve.guard import Guard
+from driftwise.serve.service import Service
+from driftwise.serve.views import RunsView
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+__all__ = ["browser"]
+
+pytestmark = pytest.mark.browser
+SECONDS = 60
+
+
+@contextlib.contextmanager
+def served(app: Guard) -> Iterator[str]:
+    """An application at a port of this machine."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    config = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
+
+
+class Shown:
+    """A demo that is served, and who visits it."""
+
+    def __init__(self, url: str, demo: Demo, service: Service, browser: Browser) -> None:
+        self.url, self.demo, self.service = url, demo, service
+        self._browser = browser
+        self.visits: list[Visit] = []
+
+    def open(self, path: str, *, width: int = 1400) -> Visit:
+        """A page in a browser of its own."""
+        context = self._browser.new_context(viewport={"width": width, "height": 900})
+        visit = Visit(context.new_page())
+        self.visits.append(visit)
+        visit.page.goto(self.url + path)
+        return visit
+
+    def card(self, visit: Visit) -> int:
+        """The id of the sample that an inbox shows."""
+        visit.page.wait_for_selector("#card:not([hidden]) #sample img")
+        source = visit.page.locator("#sample img").get_attribute("src") or ""
+        return int(source.split("/")[3])
+
+    def answer(self, visit: Visit) -> int:
+        """Label the sample rightly, with the keyboard; its id."""
+        number = self.card(visit)
+        visit.page.keyboard.press(str(self.demo.truth[number]))
+        self.wait(lambda: number not in {card.id for card in self.service.board.cards()})
+        return number
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + SECONDS
+        while not condition():
+            assert time.monotonic() < deadline, "it took too long"
+            self.visits[0].page.wait_for_timeout(30)
+
+
+@pytest.fixture
+def shown(browser: Browser, tmp_path: Path) -> Iterator[Shown]:
+    demo = Demo(seconds=0.02)
+    run(RunConfig(num_tasks=2, epochs=1), tmp_path / "runs" / "small")
+    with demo.open(tmp_path / "state") as service:
+        for number in range(LABELLED + QUIET):
+            demo.send(service, number)
+        with served(make_app(service, runs=RunsView(tmp_path / "runs"))) as url:
+            shown = Shown(url, demo, service, browser)
+            yield shown
+            demo.stop()
+            for visit in shown.visits:
+                visit.page.context.close()
+
+
+def accuracy(visit: Visit) -> int:
+    return int(visit.page.locator("#accuracy").inner_text().removesuffix(" %"))
+
+
+def test_drift_appears_people_label_and_accuracy_comes_back(shown: Shown) -> None:
+    board = shown.open("/")
+    board.page.wait_for_function("document.getElementById('accuracy').textContent !== '–'")
+    assert accuracy(board) >= 90
+    shown.demo.start(shown.service)
+    board.page.wait_for_selector("#waiting:not([hidden])", timeout=1000 * SECONDS)
+    assert board.page.locator("#drifts li").count() >= 1
+    assert board.page.locator("#drifts img").count() > 8
+    drifted = min(each["correct"] for each in list(shown.service.history.probes)[-3:])
+    assert drifted < 90
+
+    anna, eva = shown.open("/inbox"), shown.open("/inbox", width=400)
+    assert shown.card(anna) != shown.card(eva)
+    seen = [shown.answer(visit) for _ in range(10) for visit in (anna, eva)]
+    assert len(set(seen)) == 20, "nobody is asked what another one has answered"
+    assert anna.page.locator("#count").inner_text() == "10"
+
+    number = shown.card(anna)
+    anna.page.keyboard.press("Space")  # skip
+    shown.wait(lambda: shown.card(anna) != number)
+    last = shown.answer(anna)
+    anna.page.keyboard.press("Backspace")  # undo, and answer again
+    assert shown.card(anna) == last
+    assert "Another answer" in anna.page.locator("#question").inner_text()
+    anna.page.keyboard.press(str(shown.demo.truth[last]))
+    shown.wait(lambda: any(e["kind"] == "corrected" for e in shown.service.history.events))
+    number = shown.card(eva)
+    eva.page.keyboard.press("-")  # not in the list
+    shown.wait(lambda: number not in {card.id for card in shown.service.board.cards()})
+
+    shown.wait(lambda: accuracy(board) >= 90)
+    assert shown.service.view["status"]["labels"]["adaptation"] >= 20
+    narrow, runs = shown.open("/", width=400), shown.open("/runs", width=400)
+    narrow.page.wait_for_selector("#drifts li")
+    assert runs.page.locator("#rows tr").inner_text().split("\t")[2] == "done"
+    board.page.locator("#pause").click()
+    board.page.wait_for_selector("#resume:not([hidden])")
+    board.page.locator("#class").select_option("3")
+    board.page.wait_for_timeout(1200)
+    assert board.page.locator("#curve path").count() == 3
+    for visit in shown.visits:
+        width = visit.page.viewport_size["width"]  # type: ignore[index]
+        assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
+        assert visit.complaints == []
+        assert [url for url in visit.requests if not url.startswith(shown.url)] == []
+
+
+def test_a_labeller_logs_in_with_a_token(browser: Browser, tmp_path: Path) -> None:
+    token = "token-of-a-labeller-1"
+    access = Access([("anna", frozenset({"label"}), token)])
+    demo = Demo(seconds=0.02)
+    with demo.open(tmp_path) as service, served(make_app(service, access=access)) as url:
+        for number in range(3):
+            demo.send(service, number)
+        context = browser.new_context()
+        visit = Visit(context.new_page())
+        visit.page.goto(f"{url}/inbox")
+        assert visit.page.url == f"{url}/login"
+        visit.page.fill("#token", token)
+        visit.page.keyboard.press("Enter")
+        visit.page.wait_for_url(f"{url}/")
+        visit.page.goto(f"{url}/inbox")
+        visit.page.wait_for_function("document.getElementById('open').textContent === '0'")
+        visit.page.locator("#logout").click()
+        visit.page.wait_for_url(f"{url}/login")
+        assert visit.complaints == []
+        context.close()

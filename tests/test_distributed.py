@@ -1,0 +1,111 @@
+"""Several processes that learn as one: real ones, joined by torch.distributed over gloo."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from own_parts import FOLDER
+from run_tools import ENVIRONMENT
+
+WORK = Path(__file__).parent / "distributed_work.py"
+SETTINGS = (
+    *("--method", "der++", "--adaptation", "own_parts:Counting", "--detector", "combined"),
+    *("--encoder", "random", "--epochs", "1", "--num-tasks", "2", "--num-drifts", "1"),
+    *("--threads", "1", "--quiet"),
+)
+
+
+def group_of(size: int, *command: str, **environment: str) -> list[subprocess.Popen[str]]:
+    """So many processes with the environment that torchrun gives them."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(size)}
+    return [
+        subprocess.Popen(
+            [sys.executable, *command],
+            env={**ENVIRONMENT, **environment, **place, "RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(size)
+    ]
+
+
+def result_in(folder: Path) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads((folder / "result.json").read_text())
+    return result
+
+
+def test_several_processes_have_the_buffer_the_draws_and_the_weights_of_one() -> None:
+    work = group_of(4, str(WORK))
+    done = [process.communicate(timeout=120) for process in work]
+    assert [process.returncode for process in work] == [0] * 4, done
+    assert [out.strip() for out, _ in done] == [
+        "rank 0 compared [4, 2]",
+        "rank 1 compared [4, 2]",
+        "rank 2 compared [4]",
+        "rank 3 compared [4]",
+    ]
+
+
+def test_a_run_of_two_processes_survives_the_death_of_one_and_goes_on_in_one(
+    tmp_path: Path,
+) -> None:
+    gates = {FOLDER: str(tmp_path)}
+    alone = subprocess.run(
+        [sys.executable, "-m", "driftwise", "run", *SETTINGS, "--out", str(tmp_path / "one")],
+        env={**ENVIRONMENT, **gates},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert alone.returncode == 0, alone.stderr
+    (tmp_path / "gate").touch()
+    out = str(tmp_path / "two")
+    first, second = group_of(2, "-m", "driftwise", "run", *SETTINGS, "--out", out, **gates)
+    while not (tmp_path / "at-gate").exists():
+        assert (first.poll(), second.poll()) == (None, None), second.communicate()
+        time.sleep(0.05)
+    os.kill(second.pid, signal.SIGKILL)
+    (tmp_path / "gate").unlink()
+    _, complaint = first.communicate(timeout=60)  # it does not wait for the dead
+    second.communicate()
+    assert first.returncode == 1
+    assert "another process has ended" in complaint
+    again = subprocess.run(
+        [sys.executable, "-m", "driftwise", "run", *SETTINGS, "--out", out, "--resume"],
+        env={**ENVIRONMENT, **gates},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert again.returncode == 0, again.stderr
+    one, two = result_in(tmp_path / "one"), result_in(tmp_path / "two")
+    for key in ("accuracy_matrix", "labels", "drift_events", "gradient_steps"):
+        assert one[key] == two[key], key
+    for mine, other in zip(one["verdicts"], two["verdicts"], strict=True):
+        assert (mine["class"], mine["drifted"]) == (other["class"], other["drifted"])
+        assert abs(mine["p_value"] - other["p_value"]) <= 1e-4
+
+
+def test_processes_with_other_settings_are_refused_in_all_of_them(tmp_path: Path) -> None:
+    code = (
+        "import os\nfrom driftwise.cli.main import main\n"
+        f"main(['run', '--seed', os.environ['RANK'], '--quiet', '--out', {str(tmp_path / 'run')!r}])\n"
+    )
+    (tmp_path / "work.py").write_text(code)
+    work = group_of(2, str(tmp_path / "work.py"))
+    done = [process.communicate(timeout=120)[1] for process in work]
+    assert [process.returncode for process in work] == [2, 2]
+    assert not (tmp_path / "run").exists()
+    assert all("rank 1 has another than rank 0" in text for text in done), done
