@@ -345,7 +345,8 @@ def append(outcome: Outcome, file: Path = RESULTS) -> None:
     """Add a line."""
     is_new = not file.exists()
     with file.open("a", newline="") as lines:
-        writer = csv.DictWriter(lines, [each.name for each in fields(Outcome)])
+        names = [each.name for each in fields(Outcome)]
+        writer = csv.DictWriter(lines, names, lineterminator="\n")
         if is_new:
             writer.writeheader()
         writer.writerow(dataclasses.asdict(outcome))

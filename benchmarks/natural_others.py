@@ -167,7 +167,7 @@ def main() -> None:
     lines = options.out.read_text().splitlines() if options.out.exists() else []
     done = {tuple(line.split(",")[:4]) for line in lines}
     with options.out.open("a", newline="") as out:
-        writer = csv.writer(out)
+        writer = csv.writer(out, lineterminator="\n")
         if not lines:
             writer.writerow(HEADER.split(","))
         for file in sorted(options.folder.glob("*.npz"), key=lambda f: f.stem.rsplit("-", 1)[1]):

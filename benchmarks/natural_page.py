@@ -190,8 +190,8 @@ def draw(runs: Runs, file: Path) -> None:
         for axes in grid[: len(streams)]:
             handles, names = axes.get_legend_handles_labels()
             named |= dict(zip(names, handles, strict=True))
-        figure.supxlabel("labels for adaptation, from none to all (logarithmic above 10)")
-        figure.supylabel("accuracy, percent")
+        figure.supxlabel("labels for adaptation, from none to all", fontsize=9)
+        figure.supylabel("accuracy, percent", fontsize=9)
         figure.legend(
             list(named.values()), list(named), loc="outside upper center", ncols=1, frameon=False
         )
@@ -207,6 +207,10 @@ def _panel(axes: Axes, runs: Runs, stream: str) -> None:
             )
     axes.set_xscale("symlog", linthresh=10)
     axes.set_xlim(left=-1)
+    _, most = axes.get_xlim()
+    ticks = [0, *(10**power for power in range(1, 5) if 10**power <= most)]
+    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    axes.minorticks_off()
     axes.set_title(TITLES[stream], fontsize=9, loc="left")
 
 
