@@ -5,6 +5,8 @@
 - observe: a labelled batch when no check is due, against the method's own step and one forward for
   the prediction, on the same samples; without replay steps, and with those of the defaults (8 after a
   batch for an MLP, 2 for a network of more than a million weights), which cost what steps cost.
+- statistics: a labelled batch of 32 vectors without a network, against the update of the same class
+  statistics and one prediction by a classifier that is not computed anew.
 - check: ten classes, 100 reference samples and 50 current ones, encodings kept, against
   one training step of ResNet-18 at batch 64; a stream's first check, its tenth and its thousandth,
   which have less and less of the level left.
@@ -116,6 +118,43 @@ def observing(case: Case, method: str, turns: int, *, replay: bool = False) -> F
         other=seconds["other"],
         measure="overhead",
         goal=None if case.width is None or replay else MOST_ADDED,
+    )
+
+
+def observing_vectors(method: str, features: int, turns: int) -> Finding:
+    """A live learner of class statistics, which has seen 4,000 samples."""
+    draw = torch.Generator().manual_seed(0)
+    centres = torch.randn(NUM_CLASSES, features, generator=draw)
+    labels = torch.arange(4000) % NUM_CLASSES
+    vectors = centres[labels] + torch.randn(4000, features, generator=draw)
+    live_learner, twin = (
+        driftwise.LiveLearner(
+            method=method, detector="ks", check_rows=NEVER, watch_every=NEVER, batch_size=None
+        )
+        for _ in range(2)
+    )
+    for each in (live_learner, twin):
+        each.observe(vectors, labels)
+    bare, number = learner_of(twin), iter(range(NEVER))
+    samples = _rows(vectors, labels)
+    parts = list(samples[:3968].split(32))
+
+    def observe() -> None:
+        batch = parts[next(number) % len(parts)]
+        live_learner.observe(batch.images, batch.labels)
+
+    def update_and_predict() -> None:
+        batch = parts[next(number) % len(parts)]
+        bare.observe(batch)  # the report has the predictions before
+
+    seconds = take_turns({"ours": observe, "other": update_and_predict}, turns=turns, calls=10)
+    return compare(
+        "statistics",
+        f"{method}, {features} features, {NUM_CLASSES} classes",
+        "its update and a prediction",
+        ours=seconds["ours"],
+        other=seconds["other"],
+        measure="overhead",
     )
 
 
@@ -267,7 +306,9 @@ def predicting(case: Case, way: str, turns: int) -> list[Finding]:
 
 def main() -> None:
     parser = arguments(__doc__, turns=30)
-    parser.add_argument("--only", choices=("observe", "check", "predict"), help="one of the parts")
+    parser.add_argument(
+        "--only", choices=("observe", "statistics", "check", "predict"), help="one of the parts"
+    )
     options = parser.parse_args()
     begin(options)
     head("other")
@@ -279,6 +320,10 @@ def main() -> None:
                 findings.append(observing(case, method, options.turns))
                 show(findings[-1])
             findings.append(observing(case, "er", options.turns, replay=True))
+            show(findings[-1])
+    if options.only in (None, "statistics"):
+        for method, features in (("ncm", 128), ("slda", 128), ("slda", 1280)):
+            findings.append(observing_vectors(method, features, options.turns))
             show(findings[-1])
     if options.only in (None, "check"):
         for detector in ("ks", "combined"):

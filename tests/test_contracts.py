@@ -16,7 +16,7 @@ from driftwise import testing
 from driftwise.adapt import Realign
 from driftwise.config import learners, registry
 from driftwise.config.presets import resolve
-from driftwise.config.registry import CATALOGUE, find, is_analytic
+from driftwise.config.registry import CATALOGUE, find, needs_vectors
 from driftwise.config.schema import RunConfig
 from driftwise.detect import KS, DetectorContext
 from driftwise.errors import UserError
@@ -29,8 +29,8 @@ from driftwise.types import AdaptationResult, Dataset, Verdict
 
 
 def names(kind: str) -> list[str]:
-    # Analytic methods learn from vectors: tests/runs/test_vector_runs.py.
-    return [name for name in CATALOGUE[kind] if kind != "method" or not is_analytic(name)]
+    # Methods of class statistics learn from vectors: tests/runs/test_vector_runs.py.
+    return [name for name in CATALOGUE[kind] if kind != "method" or not needs_vectors(name)]
 
 
 def learner_of(**settings: Any) -> Learner:

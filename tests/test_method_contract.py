@@ -22,7 +22,7 @@ from same_state import same
 from driftwise import rng
 from driftwise.config.build import assemble
 from driftwise.config.presets import resolve
-from driftwise.config.registry import CATALOGUE, is_analytic
+from driftwise.config.registry import CATALOGUE, needs_vectors
 from driftwise.config.schema import RunConfig
 from driftwise.drift_loop import DriftLoop
 from driftwise.learner import Learner
@@ -35,8 +35,8 @@ from driftwise.types import Dataset, Extras, Samples, StepReport, TaskRecord
 
 Names = tuple[str, str, str]
 """Of a method, a buffer policy and an adaptation."""
-# Analytic methods learn from vectors: tests/runs/test_vector_runs.py.
-METHODS = [name for name in CATALOGUE["method"] if not is_analytic(name)]
+# Methods of class statistics learn from vectors: tests/runs/test_vector_runs.py.
+METHODS = [name for name in CATALOGUE["method"] if not needs_vectors(name)]
 POLICIES, ADAPTATIONS = (list(CATALOGUE[kind]) for kind in ("buffer_policy", "adaptation"))
 COMBINATIONS: list[Names] = sorted(
     {

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -84,6 +85,24 @@ def add_scores(analytic: Tensor, trained: Tensor, temperature: float) -> Tensor:
     return torch.where(analytic > UNSEEN, scores, UNSEEN)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Hybrid:
+    """A hybrid learner by the names of its methods, whose own options have their defaults."""
+
+    analytic: Literal["ncm", "slda", "ridge"] = "slda"
+    """the method of the class statistics"""
+    trained: Literal["er", "er-ace", "der++", "ser", "cls-er"] = "der++"
+    """the method of the network and the replay buffer"""
+    temperature: float = 3.0
+    """by which the log-probabilities of the class statistics are divided before those of the network
+    are added"""
+
+    rehearses: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _check_temperature(self.temperature)
+
+
 class HybridMethod:
     """Both methods of a hybrid learner."""
 
@@ -92,6 +111,10 @@ class HybridMethod:
     def __init__(self, analytic: AnalyticMethod, trained: Method) -> None:
         self.analytic = analytic
         self.trained = trained
+
+    def samples_per_draw(self, *, minibatch_size: int, batch_size: int) -> int:
+        """Those of the trained method."""
+        return self.trained.samples_per_draw(minibatch_size=minibatch_size, batch_size=batch_size)
 
 
 class HybridLearner:
@@ -119,8 +142,7 @@ class HybridLearner:
             temperature: by which the log-probabilities of the statistics are divided before those
                 of the network are added; they are too sure, the more so the more features.
         """
-        if not temperature > 0:
-            raise UserError(f"temperature must be above 0; got {temperature}")
+        _check_temperature(temperature)
         self.analytic = analytic
         self.trained = trained
         self.temperature = temperature
@@ -236,3 +258,8 @@ class HybridLearner:
         """Continue from `state_dict`."""
         self.analytic.load_state_dict(state["analytic"])
         self.trained.load_state_dict(state["trained"])
+
+
+def _check_temperature(temperature: float) -> None:
+    if not temperature > 0:
+        raise UserError(f"temperature must be above 0; got {temperature}")

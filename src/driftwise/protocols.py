@@ -250,6 +250,15 @@ class Learner(Protocol):
         ...
 
 
+@runtime_checkable
+class ForgetsSamples(Protocol):
+    """A learner that can remove what samples have brought."""
+
+    def forget(self, samples: Samples) -> None:
+        """As if these samples had never come, as far as their classes were not realigned since."""
+        ...
+
+
 class Ledger(Protocol):
     """Records what everything costs."""
 

@@ -72,6 +72,33 @@ def test_encoded_texts_are_a_data_set_of_vectors(tmp_path: Path) -> None:
     assert stream.image_shape == (2,)
 
 
+def test_a_detector_compares_the_embeddings_of_texts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRIFTWISE_CACHE", str(tmp_path))
+    encoder = dw.encoders.load(lengths, accepts="texts", identity="lengths 1")
+    draw = np.random.default_rng(0)
+
+    def letters(longest: int) -> Dataset:
+        sizes = draw.integers(1, [20, longest], (60, 2)).ravel()
+        return dw.datasets.from_texts(["e" * size for size in sizes], ["short", "long"] * 60)
+
+    detector = dw.DriftDetector(encoder=encoder).fit(letters(40))
+    report = detector.check(letters(400))
+    assert report.encoder == encoder.name
+    assert [each.name for each in report.classes if each.verdict == "drifted"] == ["long"]
+    data = letters(40)
+    pair = (data.images, data.labels)
+    assert not detector.check(pair, class_names=data.class_names).drifted
+    again = dw.DriftDetector(encoder=encoder)
+    again.load_state_dict(detector.state_dict())
+    assert not again.check(data).drifted
+    line = complaint(lambda: dw.DriftDetector().load_state_dict(detector.state_dict()))
+    assert "was encoded by" in line
+    numbers = (np.zeros((10, 2), dtype=np.float32), np.zeros(10, dtype=np.int64))
+    assert "takes texts" in complaint(lambda: detector.check(numbers))
+
+
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "a stream": (
         lambda: dw.streams.class_incremental(mails(), num_tasks=2),

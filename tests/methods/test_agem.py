@@ -15,7 +15,7 @@ from same_state import same
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from driftwise.config.registry import CATALOGUE, is_analytic
+from driftwise.config.registry import CATALOGUE, needs_vectors
 from driftwise.methods import ER, Method
 from driftwise.models.inputs import to_input
 
@@ -122,6 +122,6 @@ def test_what_a_method_writes_into_gradients_is_what_the_optimiser_takes() -> No
 
 def test_no_built_in_method_pays_for_it() -> None:
     for name, entry in CATALOGUE["method"].items():
-        assert is_analytic(name) or entry.factory().after_backward is Method.after_backward
+        assert needs_vectors(name) or entry.factory().after_backward is Method.after_backward
     assert not make_learner(ER())._shapes_gradients
     assert make_learner(Unchanged())._shapes_gradients

@@ -192,6 +192,7 @@ TABLE_FLAGS = (
 )
 
 
+@pytest.mark.usefixtures("one_figure")
 def test_a_table_is_run_compared_swept_and_reported(table: Path, tmp_path: Path) -> None:
     flags = ("--data", table, *TABLE_FLAGS, "--method", "slda", "--quiet")
     said("run", *flags, "--out", tmp_path / "one")
@@ -375,10 +376,11 @@ def test_a_predictor_refuses_other_dimensions_gaps_and_text(tmp_path: Path) -> N
 
 
 def test_settings_without_meaning_to_an_analytic_method_are_named(tmp_path: Path) -> None:
-    found = run_quietly(config_of("slda", epochs=5, lr=0.1, buffer_size=100), tmp_path / "run")
+    useless = {"epochs": 5, "lr": 0.1, "buffer_size": 100, "optimiser": "adam"}
+    found = run_quietly(config_of("slda", **useless), tmp_path / "run")
     assert found["warnings"] == [
         "the method slda computes its classifier from class statistics, in one pass: "
-        "buffer_size, lr, epochs do nothing"
+        "buffer_size, lr, optimiser, epochs do nothing"
     ]
     plain = run(config_of("slda"), tmp_path / "plain", data=DATA)
     assert plain["accuracy_matrix"] == found["accuracy_matrix"]

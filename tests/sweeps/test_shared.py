@@ -174,8 +174,8 @@ def test_no_adaptation_does_anything_before_a_class_is_found_drifted(
 
 
 def test_a_false_alarm_ends_what_is_shared(tmp_path: Path) -> None:
-    changes = {"detector": "always", "checked": "all-known"}
-    plan = plan_of(**changes)
+    always: dict[str, Any] = {"detector": "always", "checked": "all-known", "num_drifts": 1}
+    plan = tiny_plan(axes={"adaptation": ["vanilla", "fr", "amr"]}, **BASE | always)
     separate = undisturbed(plan, tmp_path / "separate")
     with InProcess() as engine:
         carry_out(plan.runs, tmp_path / "out", engine, Notes())

@@ -19,6 +19,7 @@ from sweep_tools import ENVIRONMENT, TINY, is_dead, tiny_plan, undisturbed, unti
 
 from driftwise.cli import sweep as sweep_command
 from driftwise.cli.main import command
+from driftwise.config import speed
 from driftwise.runs.store import LOCK, is_busy
 from driftwise.sweeps import executors, ray_executor
 from driftwise.sweeps.plan import FAILURES, RUNS, Plan
@@ -197,6 +198,10 @@ def test_a_dry_run_lists_the_runs_and_writes_nothing(
         (["--set", "epochs=2020-01-01"], "texts, numbers, lists and mappings"),
         (["--name", "index.html"], "cannot be called index.html"),
         (["--data", "nowhere"], "nowhere"),
+        (["--hours", "0"], "--hours must be above 0"),
+        (["--beside", "adaptation"], "--beside takes KEY=VALUE"),
+        (["--beside", "adaption=amr-plus"], "did you mean 'adaptation'"),
+        (["--beside", "adaptation=amr-pluss"], "did you mean 'amr-plus'"),
     ],
 )
 def test_reproducing_refuses_what_it_cannot_in_one_line(
@@ -221,6 +226,7 @@ UNHEEDED = [
     ("claims", ["--seeds", "3"], "--seeds"),
     ("claims", ["--engine", "ray"], "--engine"),
     ("claims", ["--overwrite"], "--overwrite"),
+    ("leaderboard", ["--scale", "smoke"], "--scale"),
 ]
 
 
@@ -234,6 +240,12 @@ def test_what_is_no_sweep_refuses_flags_that_would_do_nothing(
 
 
 def planned(monkeypatch: pytest.MonkeyPatch, *words: str) -> Plan:
+    """The one plan that `driftwise reproduce` would carry out."""
+    (plan,) = all_planned(monkeypatch, *words)
+    return plan
+
+
+def all_planned(monkeypatch: pytest.MonkeyPatch, *words: str) -> list[Plan]:
     """What `driftwise reproduce` would carry out."""
     plans: list[Plan] = []
 
@@ -243,7 +255,7 @@ def planned(monkeypatch: pytest.MonkeyPatch, *words: str) -> Plan:
 
     monkeypatch.setattr(sweep_command, "_carry_out", keep)
     assert command(["reproduce", *words]) == 0
-    return plans[0]
+    return plans
 
 
 def test_settings_of_the_command_line_reach_every_run_and_the_note(
@@ -257,6 +269,51 @@ def test_settings_of_the_command_line_reach_every_run_and_the_note(
         assert (run.config.detector, run.config.data) == ("combined", "here")
     assert plan.scale_note.endswith("; changed by --set: detector.level=0.2, epochs=3")
     assert "--set" not in planned(monkeypatch, "own-concepts", "--data", "here").scale_note
+
+
+def test_runs_beside_the_papers_join_its_grid_but_not_without_drift(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = ["table1", "--scale", "smoke", "--seeds", "1", "--beside", "adaptation=amr-plus"]
+    plan = planned(monkeypatch, *words)
+    ours = [run.place for run in plan.runs if run.place["adaptation"] == "amr-plus"]
+    assert len(plan.runs) == 90
+    assert len(ours) == 20
+    assert all(place["num_drifts"] for place in ours)
+
+
+def test_an_entry_of_ones_own_runs_every_table_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep_command, "_drawn_only", lambda _: 0)
+    entry = ["--beside", "adaptation=own_parts:Counting", "--scale", "smoke"]
+    plans = all_planned(monkeypatch, "leaderboard", *entry)
+    assert [plan.name for plan in plans] == [
+        f"table{number}-smoke-own_parts-Counting" for number in (1, 2, 3, 4)
+    ]
+    for plan in plans:
+        assert {run.place["adaptation"] for run in plan.runs} == {"own_parts:Counting"}
+    (one,) = all_planned(monkeypatch, "leaderboard", *entry, "--benchmark", "cifar10-cd")
+    assert one.reproduces == "table2"
+
+
+def test_speed_is_in_the_configs_the_note_and_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "_has_bf16", lambda: True)
+    words = ["table1", "--scale", "smoke", "--seeds", "1", "--speed", "fast"]
+    plan = planned(monkeypatch, *words)
+    assert plan.name == "table1-smoke-fast"
+    assert "; bf16, channels-last; " in plan.scale_note
+    assert {(run.config.precision, run.config.threads) for run in plan.runs} == {("bf16", 1)}
+    given = planned(monkeypatch, *words, "--set", "precision=fp32")
+    assert {run.config.precision for run in given.runs} == {"fp32"}
+
+
+def test_when_time_is_up_the_rest_is_left_for_the_same_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["sweep", str(grid_file(tmp_path)), "--out", str(tmp_path / "out")]
+    assert command([*words, "--engine", "in-process", "--hours", "1e-9"]) == 0
+    said = capsys.readouterr().err
+    assert "what fits into 1e-09 h is not known before the first runs are done" in said
+    assert "time is up: 2 runs are left; the same command goes on" in said
 
 
 def test_engines_get_their_workers_and_retries(monkeypatch: pytest.MonkeyPatch) -> None:

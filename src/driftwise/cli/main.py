@@ -50,7 +50,7 @@ GROUPS = {
             "benchmark data max_per_class frozen_encoder scaling method adaptation backbone "
             "keep_features preset seed"
         ),
-        "memory": "buffer_size fresh_samples buffer_policy",
+        "memory": "buffer_size fresh_samples buffer_policy buffer_layout",
         "the stream": (
             "num_tasks class_order tasks num_drifts transform severity domains first_domain scope "
             "max_classes_per_drift sequential permutation_unit drift_share drift_over_tasks "

@@ -22,6 +22,7 @@ from driftwise.config.learners import (
 from driftwise.config.presets import (
     OF_GRADIENTS,
     PUBLISHED_ENCODER,
+    RULE,
     WITHOUT_HARM,
     WITHOUT_WEIGHTS,
     asks_learner,
@@ -198,9 +199,10 @@ def warnings_about(
 
 def _without_meaning(config: RunConfig) -> list[str]:
     """Settings other than the default which mean nothing to an analytic method."""
-    usual = RunConfig()
-    names = [name for name in OF_GRADIENTS if getattr(config, name) != getattr(usual, name)]
-    return [*names, "epochs"] if settled(config.epochs) > 1 else names
+    usual = {**vars(RunConfig()), **RULE}
+    names = (*OF_GRADIENTS, "optimiser", "scheduler", "buffer_policy", "memory_format")
+    useless = [name for name in names if getattr(config, name) != usual[name]]
+    return [*useless, "epochs"] if settled(config.epochs) > 1 else useless
 
 
 def load_data(config: RunConfig, notify: Notify = QUIET) -> Dataset:

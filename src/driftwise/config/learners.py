@@ -18,9 +18,10 @@ from driftwise.compiled import refuse_without_compiler
 from driftwise.config import registry
 from driftwise.config.custom import CustomPart
 from driftwise.config.presets import settled
-from driftwise.config.schema import RunConfig
+from driftwise.config.schema import RunConfig, changed
 from driftwise.distributed import Group
 from driftwise.errors import UserError
+from driftwise.hybrid_learner import Hybrid, HybridLearner
 from driftwise.learner import (
     Learner,
     Rate,
@@ -73,6 +74,24 @@ def make_learner(
     method = registry.make("method", config)
     if isinstance(method, AnalyticMethod):
         return _analytic(config, method, image_shape, network, scaling)
+    if isinstance(method, Hybrid):
+        statistics_of = registry.CATALOGUE["method"][method.analytic].make()
+        options = {kind: each for kind, each in config.options.items() if kind != "method"}
+        part = changed(config, method=method.trained, options=options)
+        hybrid = HybridLearner(
+            cast("AnalyticLearner", _analytic(config, statistics_of, image_shape, None, scaling)),
+            make_learner(
+                part,
+                image_shape,
+                num_classes,
+                dtype=dtype,
+                statistics=statistics,
+                network=network,
+                max_gradient=max_gradient,
+            ),
+            temperature=method.temperature,
+        )
+        return cast("Learner", hybrid)  # it does all that is asked of a learner
     input_shape = input_shape_of(image_shape) if dtype == torch.uint8 else image_shape
     policy = registry.find("buffer_policy", settled(config.buffer_policy)).factory()()
     buffer_type: type[AnyBuffer] = ReplayBuffer

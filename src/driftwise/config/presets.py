@@ -491,7 +491,7 @@ def _refuse_contradictions(config: RunConfig, *, encoder_is_fixed: bool) -> None
             'reference="held-out" or reference="fingerprint"',
         ),
         (
-            not is_analytic and config.fresh_samples is not None,
+            not registry.needs_vectors(config.method) and config.fresh_samples is not None,
             f"fresh_samples is a setting of analytic methods (ncm, slda, ridge); with "
             f"{config.method} as many are asked for as the buffer holds: use buffer_size",
         ),

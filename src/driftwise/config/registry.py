@@ -114,6 +114,10 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
         "ridge": Entry(
             "ridge regression on random features, from class statistics", "methods.analytic:Ridge"
         ),
+        "hybrid": Entry(
+            "class statistics and replay of feature vectors, both together",
+            "hybrid_learner:Hybrid",
+        ),
         "finetune": Entry("no replay: the lower bound", "methods.baselines:Finetune"),
         "joint": Entry(
             "all classes seen so far at every task: the upper bound", "methods.baselines:Joint"
@@ -293,6 +297,11 @@ def is_analytic(method: str) -> bool:
 
     factory = find("method", method).factory()
     return isinstance(factory, type) and issubclass(factory, AnalyticMethod)
+
+
+def needs_vectors(method: str) -> bool:
+    """Whether a method keeps class statistics, and so learns from feature vectors only."""
+    return method == "hybrid" or is_analytic(method)
 
 
 def make(kind: str, config: Any, *arguments: Any) -> Any:

@@ -26,6 +26,7 @@ from driftwise.detect.feature_report import with_features
 from driftwise.detect.incoming import Data, Incoming, opened, size_in_words
 from driftwise.detect.two_sample import Comparison, all_three, by_c2st, by_mmd, ks_on, merging
 from driftwise.encoders.base import Encoder, EncoderContext, no_learner
+from driftwise.encoders.embedding_cache import EmbeddingCache
 from driftwise.encoders.encoding_cache import keys_of
 from driftwise.encoders.imagenet_weights import best_encoder
 from driftwise.encoders.loading import load, maker_of
@@ -36,7 +37,7 @@ from driftwise.stats.fraction import estimate_shares
 from driftwise.stats.ks import kolmogorov_smirnov
 from driftwise.stats.permutation import observed_split
 from driftwise.stats.scores import entropy
-from driftwise.types import Encoding, Verdict
+from driftwise.types import Dataset, Encoding, Verdict
 
 __all__ = ["ClassReport", "DriftDetector", "DriftReport", "SelfCheck"]
 
@@ -111,7 +112,9 @@ class DriftDetector:
             encoder: `auto` takes the first that is installed of `efficientnet`,
                 `resnet18-imagenet` and `random`, and for vectors `identity`; one of these names; a
                 torch module or function from float images (samples, channels, height, width) in
-                [0, 1], or from scaled vectors, to (samples, d); or any fixed `Encoder`.
+                [0, 1], or from scaled vectors, to (samples, d); or any fixed `Encoder`. One that
+                takes texts (`sentence-transformers:NAME`) is given data sets of texts, or pairs of
+                texts and labels; their embeddings are compared as vectors.
             scaling: of vectors: standard, signed-log or none (`driftwise.scaling.Scaling`). A torch
                 module, a function or an `Encoder` gets vectors in the scale of the reference; tests
                 on `identity` and `random` scale the two sides of a class by both together, as the
@@ -129,11 +132,10 @@ class DriftDetector:
             raise UserError(f"max_samples must be at least {options.min_rows}; got {max_samples}")
         self._detector = detector
         self._options = options
-        self._make_encoder = _encoder_maker(encoder)
-        self._scaled_together = isinstance(encoder, str) and encoder in (
-            "auto",
-            "identity",
-            "random",
+        self._texts = _text_encoder(encoder)
+        self._make_encoder = _encoder_maker(encoder if self._texts is None else "identity")
+        self._scaled_together = self._texts is not None or (
+            isinstance(encoder, str) and encoder in ("auto", "identity", "random")
         )
         self._scaling = Scaling(scaling).kind  # refused at once if there is no such scaling
         self._max_samples = max_samples
@@ -152,6 +154,7 @@ class DriftDetector:
         Labels of batches are named by `class_names`, or else by their numbers. Features of vectors
         in batches are named by `feature_names`.
         """
+        reference = self._without_texts(reference)
         came = opened(reference, class_names, "the reference", feature_names)
         encoder = self._encoder_for(came.image_shape)
         is_vectors = len(came.image_shape) == 1
@@ -174,6 +177,7 @@ class DriftDetector:
     ) -> DriftReport:
         """Compare these samples with the reference; neither they nor anything else is kept."""
         fitted = self._fit_result()
+        current = self._without_texts(current)
         came = opened(current, class_names, "the current samples", feature_names)
         not_compared: tuple[str, ...] = ()
         if fitted.feature_names and came.feature_names:
@@ -291,7 +295,21 @@ class DriftDetector:
 
     def _encoder_for(self, image_shape: tuple[int, ...]) -> Encoder:
         context = EncoderContext(learner=no_learner, image_shape=image_shape, seed=self._seed)
-        return self._make_encoder(context)
+        encoder = self._make_encoder(context)
+        if self._texts is not None:  # whose embeddings are the vectors
+            encoder.name = self._texts.name
+        return encoder
+
+    def _without_texts(self, data: Data) -> Data:
+        """Embeddings in the place of texts; all other data as they are."""
+        if self._texts is None:
+            return data
+        cache = EmbeddingCache(self._texts)
+        if isinstance(data, Dataset):
+            return cache.encoded(data)
+        if isinstance(data, tuple):
+            return cache.features(data[0]), data[1]
+        return ((cache.features(texts), labels) for texts, labels in data)
 
     def _sample(
         self,
@@ -419,6 +437,12 @@ class DriftDetector:
         return replace(
             report, share=found.share, share_error=found.error, moved=tuple(drifted.tolist())
         )
+
+
+def _text_encoder(encoder: Any) -> Encoder | None:
+    """The encoder that was asked for, if it takes texts."""
+    is_library = isinstance(encoder, str) and encoder.startswith("sentence-transformers:")
+    return load(encoder) if is_library or getattr(encoder, "accepts", "") == "texts" else None
 
 
 def _encoder_maker(encoder: Any) -> Callable[[EncoderContext], Encoder]:

@@ -1,4 +1,4 @@
-"""A digest of all that determines what an encoder computes: by it, features on disk are told apart."""
+"""A digest of all that determines what an encoder computes: it identifies features on disk."""
 
 from __future__ import annotations
 

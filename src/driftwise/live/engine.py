@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from driftwise import rng
-from driftwise.analytic_learner import AnalyticLearner
 from driftwise.config.presets import settled
 from driftwise.config.schema import RunConfig
 from driftwise.errors import Diverged
@@ -25,7 +24,7 @@ from driftwise.loop import DriftHandler, tested_in
 from driftwise.metrics import Ledger
 from driftwise.models.inputs import Prepared
 from driftwise.part_state import PartState
-from driftwise.protocols import AdaptationContext
+from driftwise.protocols import AdaptationContext, ForgetsSamples
 from driftwise.runs.result import verdict_from
 from driftwise.stats.fraction import estimate_shares
 from driftwise.types import AdaptationResult, Samples, Verdict
@@ -313,20 +312,20 @@ class LiveEngine:
 
         A sample whose right label is unknown is only removed.
         """
-        learned = self.window.learned.remove(answer.ids)
-        if not self.rehearses:
-            # What came before a realignment is no part of its class's statistics any more.
-            statistics = cast("AnalyticLearner", self.learner)
-            statistics.forget(learned[~self.window.is_realigned(learned.labels)])
-        found, buffer = [learned], self.learner.buffer
+        found, buffer = [self.window.learned.remove(answer.ids)], self.learner.buffer
+        replay = getattr(buffer, "replay", buffer)  # statistics are not dropped by slots here
         for label in buffer.counts():
-            held = buffer.samples_of(label)
+            held = replay.samples_of(label)
             if bool((wrong := torch.isin(held.ids, answer.ids)).any()):
-                buffer.drop(label, wrong)
+                replay.drop(label, wrong)
                 found.append(held[wrong])
         samples = Samples.concat(found)
         first = [samples.ids.tolist().index(each) for each in dict.fromkeys(samples.ids.tolist())]
-        samples = with_labels(samples[torch.tensor(first, dtype=torch.int64)], *answer.pairs)
+        samples = samples[torch.tensor(first, dtype=torch.int64)]
+        if isinstance(self.learner, ForgetsSamples):
+            # What came before a realignment is no part of its class's statistics any more.
+            self.learner.forget(samples[~self.window.is_realigned(samples.labels)])
+        samples = with_labels(samples, *answer.pairs)
         return samples[samples.labels != UNKNOWN]
 
     # Checks and adaptations

@@ -639,7 +639,11 @@ class LiveLearner:
             "mode": self.mode,
             "extra": self.extra_state,
             # These three are for `driftwise.load`, which reads the network of any folder.
-            **({} if self._frozen is None else {"frozen": self._frozen.state_dict()}),
+            **(
+                {}
+                if self._frozen is None
+                else {"frozen": self._frozen.state_dict(), "raw_shape": list(self._frozen.shape)}
+            ),
             "image_shape": None if engine is None else list(self._inputs.shape or ()),
             "class_names": None if engine is None else [str(n) for n in range(engine.outputs)],
             "midway": None,
@@ -798,7 +802,8 @@ class LiveLearner:
         else:
             span = min(self._settings.average_steps, 1 + learner.steps / 10)
             # A method that averages by itself predicts with another network than it trains.
-            averages = span > 0 and getattr(network, "trained", network) is learner.network
+            trained = getattr(network, "trained", network) if learner.networks else None
+            averages = span > 0 and trained is not None and trained is learner.network
             decay = math.exp((self._snapshot_step - learner.steps) / span) if averages else 0.0
             self._snapshots.renew(network, predictable, decay=decay)
         self._snapshot_step = learner.steps

@@ -36,7 +36,7 @@ MAX_TEXT = 4000
 """letters of a text that is shown instead of a sample"""
 
 Acknowledgement = dict[str, Any]
-"""What the client of a change is told: its number, and what came of it."""
+"""The answer to the client of a change: its number, and the result."""
 
 
 class Unavailable(RunFailure):
