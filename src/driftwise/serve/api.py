@@ -388,7 +388,7 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
     async def list_runs() -> Response:
         """Runs below the folder of --runs: running, done, failed, with their curves."""
         if runs is None:
-            raise HTTPException(404, "start the service with --runs FOLDER to see runs")
+            raise HTTPException(404, "this service shows no runs: start it with a folder of runs")
         return _json({"runs": await run_in_threadpool(runs.list)})
 
     @router.get("/v1/health", tags=["operation"])
