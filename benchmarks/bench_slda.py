@@ -15,7 +15,6 @@ import contextlib
 import importlib
 import json
 import subprocess
-import sys
 import tempfile
 import time
 import warnings
@@ -127,4 +126,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

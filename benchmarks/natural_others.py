@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import csv
+import importlib
 import time
 from pathlib import Path
 from typing import Any, Protocol
@@ -63,25 +64,21 @@ class MoaForest:
     """CapyMOA's adaptive random forest as it comes, with ten trees."""
 
     def __init__(self, features: int, classes: int, seed: int) -> None:
-        from capymoa.classifier import AdaptiveRandomForestClassifier
-
         self._schema = _schema(features, classes)
-        self._model: Any = AdaptiveRandomForestClassifier(
+        self._model: Any = _capymoa("classifier").AdaptiveRandomForestClassifier(
             self._schema, random_seed=seed + 1, ensemble_size=10
         )
 
     def learn(self, x: np.ndarray, y: np.ndarray) -> None:
         """One after the other."""
-        from capymoa.instance import LabeledInstance
-
+        make = _capymoa("instance").LabeledInstance.from_array
         for row, label in zip(x.astype(np.float64), y.tolist(), strict=True):
-            self._model.train(LabeledInstance.from_array(self._schema, row, label))
+            self._model.train(make(self._schema, row, label))
 
     def predict(self, x: np.ndarray) -> np.ndarray:
         """One after the other."""
-        from capymoa.instance import Instance
-
-        rows = [Instance.from_array(self._schema, row) for row in x.astype(np.float64)]
+        make = _capymoa("instance").Instance.from_array
+        rows = [make(self._schema, row) for row in x.astype(np.float64)]
         found = [self._model.predict(row) for row in rows]
         return np.array([0 if label is None else label for label in found])
 
@@ -96,10 +93,8 @@ class MoaSlda:
             for name in ("nms", "qnms"):
                 schema = f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
                 library.define(schema)  # type: ignore[no-untyped-call]
-        from capymoa.ocl.strategy import SLDA
-
         self._keep = library
-        self._model: Any = SLDA(_schema(features, classes))
+        self._model: Any = _capymoa("ocl.strategy").SLDA(_schema(features, classes))
 
     def learn(self, x: np.ndarray, y: np.ndarray) -> None:
         """All at once: its answer does not depend on the order."""
@@ -111,11 +106,13 @@ class MoaSlda:
         return found
 
 
-def _schema(features: int, classes: int) -> Any:
-    from capymoa.stream import Schema
+def _capymoa(module: str) -> Any:
+    return importlib.import_module(f"capymoa.{module}")
 
+
+def _schema(features: int, classes: int) -> Any:
     names = [f"f{number}" for number in range(features)]
-    return Schema.from_custom(
+    return _capymoa("stream").Schema.from_custom(
         features=[*names, "class"],
         target="class",
         categories={"class": [str(number) for number in range(classes)]},

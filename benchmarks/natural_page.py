@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import beyond_outcomes
 import matplotlib as mpl
@@ -186,7 +187,7 @@ def draw(runs: Runs, file: Path) -> None:
             _panel(axes, runs, stream)
         for axes in grid[len(streams) :]:
             axes.set_axis_off()
-        named = {}
+        named: dict[str, Any] = {}
         for axes in grid[: len(streams)]:
             handles, names = axes.get_legend_handles_labels()
             named |= dict(zip(names, handles, strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import natural
 import natural_page
@@ -39,7 +40,11 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> str:
     )
     monkeypatch.setitem(COURSES, "tiny", Course(benchmark="tiny", compared=(10,)))
     monkeypatch.setattr(natural, "data_of", lambda name: data)
-    preset = {"first_domain": "period 1", "domains": ("period 2",), "scope": "all-seen"}
+    preset: dict[str, Any] = {
+        "first_domain": "period 1",
+        "domains": ("period 2",),
+        "scope": "all-seen",
+    }
     preset |= {"tasks": ((0, 1), ()), "num_drifts": 1}
     monkeypatch.setattr(natural, "preset_of", lambda name: preset)
     return "tiny"
