@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 
 import driftwise
 from driftwise.errors import RunFailure, UserError
+from driftwise.live.engine import Mode
 from driftwise.serve import exchange, views
 from driftwise.serve.access import Access, Caller
 from driftwise.serve.bodies import (
@@ -54,7 +55,7 @@ class Change(BaseModel):
 class ModeChange(Change):
     """Another mode."""
 
-    mode: str = Field(description="auto, ask or shadow")
+    mode: Mode
 
 
 class Decision(Change):
