@@ -23,6 +23,7 @@ from driftwise.config.presets import resolve, settled
 from driftwise.config.schema import RunConfig, changed
 from driftwise.distributed import Group, joined
 from driftwise.drift_loop import DriftLoop
+from driftwise.encoders.embedding_cache import EmbeddingCache
 from driftwise.encoders.loading import load
 from driftwise.errors import UserError, warn_caller
 from driftwise.models.head import Features, with_features
@@ -32,6 +33,7 @@ from driftwise.runs.follow import FollowedFolder
 from driftwise.runs.listeners import EventLog, FeatureLog, Listeners, Silent
 from driftwise.runs.result import (
     make_result,
+    object_name,
     record_to_json,
     source_commit,
     task_state_from_plain,
@@ -85,8 +87,8 @@ def run(
     if features is not None:
         network = with_features(network, features)
     if frozen_encoder is not None:
-        frozen_encoder = load(frozen_encoder)
-        config = changed(config, frozen_encoder=f"object {frozen_encoder.name}")
+        frozen_encoder = EmbeddingCache(load(frozen_encoder))
+        config = changed(config, frozen_encoder=object_name(frozen_encoder))
 
     def begin(loop: DriftLoop) -> Listener | None:
         for warning in loop.warnings:
