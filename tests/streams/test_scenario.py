@@ -98,8 +98,10 @@ def test_domains_that_nothing_names_come_with_a_warning() -> None:
     first, second = data.domain_names[:2]
     assert "domains, which are mixed here, and drift is simulated" in warning
     assert f"first_domain, e.g. {first!r}, and domains, e.g. '{second}" in warning
-    natural = {"first_domain": first, "domains": [second]}
-    assert class_incremental(data, tasks=tasks, num_drifts=1, **natural).warnings == ()
+    natural = class_incremental(
+        data, tasks=tasks, num_drifts=1, first_domain=first, domains=[second]
+    )
+    assert natural.warnings == ()
     assert class_incremental(data, tasks=tasks, num_drifts=0).warnings == ()
 
 
