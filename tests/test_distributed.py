@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -10,10 +9,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
+import pytest
 from own_parts import FOLDER
-from run_tools import ENVIRONMENT
+from run_tools import ENVIRONMENT, result_of
+
+from driftwise.cli.main import command
 
 WORK = Path(__file__).parent / "distributed_work.py"
 SETTINGS = (
@@ -23,7 +24,7 @@ SETTINGS = (
 )
 
 
-def group_of(size: int, *command: str, **environment: str) -> list[subprocess.Popen[str]]:
+def group_of(size: int, *words: str) -> list[subprocess.Popen[str]]:
     """So many processes with the environment that torchrun gives them."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -31,19 +32,14 @@ def group_of(size: int, *command: str, **environment: str) -> list[subprocess.Po
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(size)}
     return [
         subprocess.Popen(
-            [sys.executable, *command],
-            env={**ENVIRONMENT, **environment, **place, "RANK": str(rank)},
+            [sys.executable, *words],
+            env={**os.environ, **ENVIRONMENT, **place, "RANK": str(rank)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
         for rank in range(size)
     ]
-
-
-def result_in(folder: Path) -> dict[str, Any]:
-    result: dict[str, Any] = json.loads((folder / "result.json").read_text())
-    return result
 
 
 def test_several_processes_have_the_buffer_the_draws_and_the_weights_of_one() -> None:
@@ -59,20 +55,13 @@ def test_several_processes_have_the_buffer_the_draws_and_the_weights_of_one() ->
 
 
 def test_a_run_of_two_processes_survives_the_death_of_one_and_goes_on_in_one(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gates = {FOLDER: str(tmp_path)}
-    alone = subprocess.run(
-        [sys.executable, "-m", "driftwise", "run", *SETTINGS, "--out", str(tmp_path / "one")],
-        env={**ENVIRONMENT, **gates},
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert alone.returncode == 0, alone.stderr
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    assert command(["run", *SETTINGS, "--out", str(tmp_path / "one")]) == 0
     (tmp_path / "gate").touch()
     out = str(tmp_path / "two")
-    first, second = group_of(2, "-m", "driftwise", "run", *SETTINGS, "--out", out, **gates)
+    first, second = group_of(2, "-m", "driftwise", "run", *SETTINGS, "--out", out)
     while not (tmp_path / "at-gate").exists():
         assert (first.poll(), second.poll()) == (None, None), second.communicate()
         time.sleep(0.05)
@@ -82,15 +71,8 @@ def test_a_run_of_two_processes_survives_the_death_of_one_and_goes_on_in_one(
     second.communicate()
     assert first.returncode == 1
     assert "another process has ended" in complaint
-    again = subprocess.run(
-        [sys.executable, "-m", "driftwise", "run", *SETTINGS, "--out", out, "--resume"],
-        env={**ENVIRONMENT, **gates},
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert again.returncode == 0, again.stderr
-    one, two = result_in(tmp_path / "one"), result_in(tmp_path / "two")
+    assert command(["run", *SETTINGS, "--out", out, "--resume"]) == 0
+    one, two = result_of(tmp_path / "one"), result_of(tmp_path / "two")
     for key in ("accuracy_matrix", "labels", "drift_events", "gradient_steps"):
         assert one[key] == two[key], key
     for mine, other in zip(one["verdicts"], two["verdicts"], strict=True):

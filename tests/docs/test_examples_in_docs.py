@@ -13,6 +13,7 @@ import pytest
 import torch
 from pages import PAGES, block, commands, executes
 from PIL import Image
+from serve_tools import served
 from torch import nn
 
 import driftwise
@@ -309,6 +310,25 @@ def test_results_as_tables(capsys: pytest.CaptureFixture[str]) -> None:
     found = run_block("docs/run_folder.md", "driftwise.results")["found"]
     assert [row["seed"] for row in found.runs] == [0, 1]
     assert "vanilla" in capsys.readouterr().out
+
+
+@executes("docs/serve.md", "driftwise.Client(")
+def test_a_client_of_a_service(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("uvicorn")
+    from driftwise.serve import Learning, open_service
+    from driftwise.serve.api import make_app
+
+    code = block("docs/serve.md", "driftwise.Client(")
+    with (
+        open_service(tmp_path / "state", Learning(network="mlp")) as service,
+        served(make_app(service)) as url,
+    ):
+        found: dict[str, Any] = {}
+        exec(code.replace("http://127.0.0.1:8000", url), found)
+        assert service.live.num_samples == 420
+        assert (found["client"].predict(found["x"]).predicted == found["y"]).mean() > 0.9
+        found["client"].close()
+    assert capsys.readouterr().out.endswith("[] [0, 1, 2]\n")
 
 
 ENCODERS = "docs/encoders.md"

@@ -13,6 +13,7 @@ from live_tools import STABLE, engine_of, state_of
 from run_tools import complaint
 from same_state import same
 
+import driftwise
 from driftwise import encoders
 from driftwise.live import LiveLearner, Request
 
@@ -117,6 +118,10 @@ def test_a_folder_finds_its_encoder_by_name_and_refuses_another(tmp_path: Path) 
             live.observe(STABLE.images[:50], STABLE.labels[:50])
             expected = live.predict_proba(STABLE.images[50:60])
         again = {} if name == "named" else {"encoder": network()}
+        given = {} if name == "named" else {"frozen_encoder": network()}
+        predictor = driftwise.load(tmp_path / name, **given)  # type: ignore[arg-type]
+        found = predictor.predict_proba(STABLE.images[50:60])
+        np.testing.assert_allclose(found, expected, atol=1e-5)
         with LiveLearner.load(tmp_path / name, **again) as live:  # type: ignore[arg-type]
             assert np.array_equal(live.predict_proba(STABLE.images[50:60]), expected)
     said = complaint(lambda: LiveLearner.load(tmp_path / "given"))

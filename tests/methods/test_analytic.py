@@ -309,6 +309,13 @@ def with_value(samples: Samples, value: float) -> Samples:
     return replace(samples, images=images)
 
 
+def shared(samples: Samples) -> ClassStatistics:
+    statistics = ClassStatistics(scatter="shared")
+    statistics.add(samples.images, samples.labels)
+    statistics.remove(samples.images[:0], samples.labels[:0])
+    return statistics
+
+
 REFUSED = {
     "nothing to forget": (lambda x: AnalyticLearner(SLDA()).forget(), "either samples or a label"),
     "shrinkage": (lambda x: SLDA(shrinkage=2), "shrinkage must be 0 to 1; got 2"),
@@ -342,6 +349,14 @@ REFUSED = {
     "more than came": (
         lambda x: learned(SLDA(), x[:10]).forget(x),
         "as many as were added",
+    ),
+    "strangers": (
+        lambda x: learned(SLDA(), x).forget(with_value(x, 1e3)[:5]),
+        "expected samples to forget that were learned",
+    ),
+    "strangers, of a shared scatter": (
+        lambda x: shared(x).remove(x.images[:5] + 1e3, x.labels[:5]),
+        "expected samples to forget that were learned",
     ),
     "fresh": (lambda x: AnalyticLearner(SLDA(), fresh_samples=0), "fresh_samples must be"),
 }

@@ -16,6 +16,7 @@ from run_tools import Stop, StopAt, lasting, result_of
 
 import driftwise as dw
 from driftwise.cli import main as cli
+from driftwise.config.build import assemble
 from driftwise.config.presets import resolve
 from driftwise.config.registry import CATALOGUE, is_analytic
 from driftwise.config.schema import RunConfig
@@ -373,6 +374,39 @@ def test_a_predictor_refuses_other_dimensions_gaps_and_text(tmp_path: Path) -> N
             predictor.predict(samples)
     with pytest.raises(dw.UserError, match="has no network"):
         _ = predictor.network
+
+
+CUSTOM = """
+import numpy as np
+from driftwise.types import Dataset
+
+
+def sensors():
+    labels = np.arange(120) % 3
+    vectors = np.random.default_rng(0).normal(size=(120, 2)) + labels[:, None]
+    return Dataset(images=vectors.astype(np.float32), labels=labels, class_names=("a", "b", "c"))
+"""
+
+
+def test_vectors_of_ones_own_function_are_announced_by_a_scaling(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own_sensors.py").write_text(CUSTOM)
+    settings: dict[str, Any] = {"benchmark": "own_sensors:sensors", "num_tasks": 3, "epochs": 1}
+    with pytest.raises(dw.UserError, match=r"holds feature vectors.*set scaling"):
+        run(RunConfig(**settings), "run")
+    config = resolve(RunConfig(**settings, scaling="none"))
+    assert (config.backbone, config.encoder) == ("mlp", "identity")
+    assert assemble(config).stream.image_shape == (2,)
+
+
+def test_a_run_of_objects_says_how_it_scales_and_what_it_asks_for() -> None:
+    loop = dw.DriftLoop(dw.AnalyticLearner(dw.methods.SLDA(), fresh_samples=7))
+    drift = {**DRIFT, "domains": list(DRIFT["domains"])}
+    list(loop.run(dw.streams.class_incremental(DATA, scaling="signed-log", **drift)))
+    config = loop.result["config"]
+    assert (config["scaling"], config["fresh_samples"]) == ("signed-log", 7)
 
 
 def test_settings_without_meaning_to_an_analytic_method_are_named(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from starlette.testclient import TestClient
 
 from driftwise.serve.access import COOKIE, Access
 from driftwise.serve.api import make_app
-from driftwise.serve.guard import OPEN, ROLE_OF
+from driftwise.serve.guard import OPEN, ROLE_OF, Rates
 from driftwise.serve.service import Service
 
 ADMIN, LABELLER, READER = (
@@ -299,7 +299,7 @@ JSON, NPY = {"content-type": "application/json"}, {"content-type": "application/
         ("/v1/labels/import", b'[{"data": 1}]', JSON, 422, "driftwise_id"),
         ("/v1/labels/import", b"\xff", {"content-type": "text/csv"}, 422, "no UTF-8"),
         ("/v1/requests/lease", b'{"labeller": "a", "count": -1}', JSON, 422, "greater than"),
-        ("/v1/mode", b'{"mode": "sure"}', JSON, 422, "unknown mode"),
+        ("/v1/mode", b'{"mode": "sure"}', JSON, 422, "should be 'auto'"),
         ("/v1/approve", b'{"classes": [99]}', JSON, 409, "does not wait"),
         ("/v1/rollback", b'{"to": 12345}', JSON, 422, "no snapshot 12345"),
         ("/v1/../etc/passwd", b"", {}, 404, "Not Found"),
@@ -405,12 +405,18 @@ def test_answers_carry_safe_headers(web: TestClient) -> None:
         assert response.headers["x-content-type-options"] == "nosniff"
 
 
-def test_too_many_requests_are_refused_for_a_moment(tmp_path: Path) -> None:
-    with open_service(tmp_path, rate=5) as service:
-        web = TestClient(make_app(service), base_url=BASE)
-        codes = [web.get("/v1/health").status_code for _ in range(12)]
-        assert codes.count(200) == 10
-        assert codes[-1] == 429
+def test_a_client_has_a_rate_and_others_have_their_own(
+    web: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    rates = Rates(5, clock=lambda: now[0])
+    assert [rates.allows("a") for _ in range(12)] == [True] * 10 + [False] * 2
+    assert rates.allows("b")
+    now[0] = 0.4
+    assert [rates.allows("a") for _ in range(3)] == [True, True, False]
+    monkeypatch.setattr(Rates, "allows", lambda *_: False)
+    refused = web.get("/v1/health")
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
 
 
 def test_a_body_that_comes_too_slowly_or_without_end_is_cut_off(tmp_path: Path) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,16 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from browser_tools import Visit, browser
+from serve_tools import served
 
 pytest.importorskip("uvicorn")
-import uvicorn
 
 from driftwise.config.schema import RunConfig
 from driftwise.runs.run import run
 from driftwise.serve.access import Access
 from driftwise.serve.api import make_app
 from driftwise.serve.demo import LABELLED, QUIET, Demo
-from driftwise.serve.guard import Guard
 from driftwise.serve.service import Service
 from driftwise.serve.views import RunsView
 
@@ -32,23 +28,6 @@ __all__ = ["browser"]
 
 pytestmark = pytest.mark.browser
 SECONDS = 60
-
-
-@contextlib.contextmanager
-def served(app: Guard) -> Iterator[str]:
-    """An application at a port of this machine."""
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    config = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
-        listener.close()
 
 
 class Shown:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,12 +14,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from serve_kill import kill_and_compare
 from serve_tools import CHANGING, batch
 
 import driftwise
 from driftwise.cli.main import command
-from driftwise.errors import UserError
+from driftwise.errors import RunFailure, UserError
 from driftwise.serve import Address, Learning, ServiceError
+from driftwise.serve.server import _bound
 
 pytest.importorskip("uvicorn")
 
@@ -51,15 +54,21 @@ def serving(*flags: str) -> Iterator[tuple[subprocess.Popen[str], driftwise.Clie
         process.stdout.close()
 
 
-def test_killed_at_any_moment_it_has_all_that_was_acknowledged(tmp_path: Path) -> None:
+def test_killed_under_load_it_has_all_that_was_acknowledged(tmp_path: Path) -> None:
+    found = kill_and_compare(
+        tmp_path, kills=1, seconds=0.7, clients=2
+    )  # 50: benchmarks/serve_kill.py
+    assert found["requests"] > 0
+    assert (found["lost"], found["applied twice"], found["differences in the state"]) == (0, 0, 0)
+
+
+def test_the_client_speaks_to_the_server(tmp_path: Path) -> None:
     flags = [*MLP, "--folder", str(tmp_path / "state")]
     with serving(*flags) as (process, client):
         for number in range(4):
             x, y = batch(number)
             seen = client.observe(x, y if number < 3 else None)
         client.label(seen.ids[:3], y[:3])
-        process.kill()
-    with serving(*flags) as (process, client):
         status = client.status()
         assert (status["samples"], status["applied"]) == (40, 5)
         assert client.observe(*batch(4)).ids == list(range(40, 50))
@@ -181,3 +190,13 @@ def test_the_client_does_not_load_torch() -> None:
     code = "import sys, driftwise; driftwise.Client(); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_answers_are_sent_without_delay() -> None:
+    with _bound(Address(port=0)) as listener:  # asyncio looks at this before it sets TCP_NODELAY
+        assert listener.proto == socket.IPPROTO_TCP
+    with _bound(Address(port=0)) as listener:
+        listener.listen()
+        taken = Address(port=listener.getsockname()[1])
+        with pytest.raises(RunFailure, match="cannot listen on"):
+            _bound(taken)

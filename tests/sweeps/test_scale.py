@@ -186,3 +186,11 @@ def test_fewer_classes_keep_the_images_and_the_buffer_of_each() -> None:
     own = RunConfig(benchmark="cifar100-cd", batch_size=7, epochs=2, class_order=(3, 1, 2, 0))
     kept = tables.apply(dataclasses.replace(own, num_tasks=2))
     assert (kept.batch_size, kept.epochs, kept.class_order) == (7, 2, (3, 1, 2, 0))
+
+
+@pytest.mark.parametrize("scale", SCALES.values(), ids=lambda scale: scale.name)
+def test_class_statistics_have_no_buffer_and_no_network_to_make_smaller(scale: Scale) -> None:
+    settings = {"benchmark": "fmnist-cd", "method": "slda", "frozen_encoder": "random"}
+    config = scale.apply(RunConfig(**settings))  # type: ignore[arg-type]
+    assert (config.buffer_size, config.minibatch_size, config.backbone) == (None, None, None)
+    assert "class statistics (slda)" in scale.note([config])

@@ -59,6 +59,9 @@ def add_serve_command(commands: Any) -> None:
     serve.add_argument(
         "--allowed-host", action="append", default=[], metavar="NAME", help="beside localhost"
     )
+    serve.add_argument(
+        "--alerts", type=Path, metavar="FILE", help="where to report drift, in YAML or JSON"
+    )
     serve.add_argument("--mode", choices=["auto", "ask", "shadow"], help="of a new service (auto)")
     serve.add_argument(
         "--classes", metavar="NAME,...", help="names of the labels 0, 1, ..., for people"
@@ -81,6 +84,7 @@ def add_serve_command(commands: Any) -> None:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
+    from driftwise.serve.alerts import Alerts, read_alerts
     from driftwise.serve.server import Address, run_server
     from driftwise.serve.views import RunsView
 
@@ -93,7 +97,8 @@ def _serve(arguments: argparse.Namespace) -> int:
         tls_key=arguments.tls_key,
         allowed_hosts=tuple(arguments.allowed_host),
     )
-    address.access()  # a mistake in the file is reported before anything starts
+    address.access()  # a mistake in a file is reported before anything starts
+    alerts = None if arguments.alerts is None else read_alerts(arguments.alerts)
     runs = None if arguments.runs is None else RunsView(arguments.runs)
     with tempfile.TemporaryDirectory(prefix="driftwise-demo-") as scratch:
         service, begin = _service(arguments, Path(scratch))
@@ -103,6 +108,8 @@ def _serve(arguments: argparse.Namespace) -> int:
         def started(url: str) -> None:
             print(f"serving at {url}", flush=True)
             begin()
+            if alerts is not None:
+                Alerts(service, *alerts).start()
 
         try:
             run_server(service, address, runs=runs, started=started)

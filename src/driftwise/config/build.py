@@ -27,6 +27,7 @@ from driftwise.config.presets import (
     WITHOUT_WEIGHTS,
     asks_learner,
     compares_pixels,
+    learns_vectors,
     settled,
     with_code_identity,
 )
@@ -73,6 +74,11 @@ def assemble(
     is_ours = data is None and not registry.is_custom("benchmark", config.benchmark)
     digest = verified_sha256(dataset.images) if is_ours else None
     config = with_data_identity(config, dataset, images_sha256=digest, warn=notify.warn)
+    if dataset.images.ndim == 2 and not learns_vectors(config):
+        raise UserError(
+            f"{config.benchmark} holds feature vectors, which nothing said before they were read; "
+            'set scaling="standard" (or "signed-log", "none"), which says so'
+        )
     stream = make_stream(config, dataset, frozen_encoder)
 
     @functools.cache

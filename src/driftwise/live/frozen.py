@@ -30,6 +30,8 @@ class FrozenEncoder:
         self._encoder = load(encoder)
         self._kept: dict[int, Any] = {}
         """samples as they came, by id"""
+        self.shape: tuple[int, ...] = ()
+        """of the last sample; empty: a text"""
 
     @property
     def description(self) -> dict[str, Any]:
@@ -56,6 +58,7 @@ class FrozenEncoder:
     def keep(self, ids: Tensor, x: Any) -> None:
         """Keep the samples of a batch."""
         samples = _as_samples(x)
+        self.shape = tuple(samples.shape[1:])
         for number, identifier in enumerate(ids.tolist()):
             sample = samples[number]
             self._kept[identifier] = sample.clone() if isinstance(sample, Tensor) else sample
@@ -77,7 +80,8 @@ class FrozenEncoder:
 
     def state_dict(self) -> dict[str, Any]:
         """The samples that are kept."""
-        return {"ids": list(self._kept), "samples": list(self._kept.values())}
+        kept = {"ids": list(self._kept), "samples": list(self._kept.values())}
+        return {"shape": list(self.shape), **kept}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict`."""
@@ -87,6 +91,7 @@ class FrozenEncoder:
         if not all(isinstance(each, Tensor | str) for each in samples):
             raise ValueError("expected samples as tensors or texts")
         self._kept = dict(zip(ids, samples, strict=True))
+        self.shape = tuple(state["shape"])
 
 
 def names_code(encoder: str) -> bool:

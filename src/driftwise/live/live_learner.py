@@ -639,7 +639,11 @@ class LiveLearner:
             "mode": self.mode,
             "extra": self.extra_state,
             # These three are for `driftwise.load`, which reads the network of any folder.
-            **({} if self._frozen is None else {"frozen": self._frozen.state_dict()}),
+            **(
+                {}
+                if self._frozen is None
+                else {"frozen": self._frozen.state_dict(), "raw_shape": list(self._frozen.shape)}
+            ),
             "image_shape": None if engine is None else list(self._inputs.shape or ()),
             "class_names": None if engine is None else [str(n) for n in range(engine.outputs)],
             "midway": None,

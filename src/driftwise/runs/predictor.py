@@ -58,7 +58,7 @@ class Predictor:
         if not self._learner.networks:
             method = type(self._learner.method).__name__
             raise UserError(f"{method} predicts from class statistics and has no network")
-        return self._learner.method.predictor(self._learner.network).eval()
+        return self._learner.predictor.eval()
 
     def logits(self, images: np.ndarray | Tensor | Sequence[str]) -> Tensor:
         """Images, vectors or texts as in the run's data -> (samples, classes).

@@ -26,6 +26,7 @@ from driftwise.errors import UserError
 from driftwise.metrics import Ledger
 from driftwise.runs.store import RunFolder
 from driftwise.streams import Concept, DriftEvent, Schedule
+from driftwise.streams.stream import MakesFeatures, name_of
 from driftwise.types import AdaptationResult, Samples, TaskRecord, TaskState, Verdict
 
 if TYPE_CHECKING:
@@ -184,17 +185,26 @@ def describe(loop: DriftLoop) -> RunConfig:
         for kind, part in parts.items()
         if dataclasses.is_dataclass(part) and dataclasses.fields(part)
     }
+    stream = loop.stream
     return RunConfig(
         benchmark="own",
+        scaling=None if stream.scaling is None else stream.scaling.kind,
+        frozen_encoder=None if stream.encoder is None else object_name(stream.encoder),
         method=names["method"],
         adaptation=names["adaptation"],
         detector=names["detector"],
         options=options,
         buffer_size=getattr(loop.learner.buffer, "capacity", None),
-        num_drifts=len(loop.stream.schedule.events),
+        fresh_samples=getattr(loop.learner.buffer, "fresh", None),
+        num_drifts=len(stream.schedule.events),
         epochs=loop.epochs,
         seed=loop.seed,
     )
+
+
+def object_name(encoder: MakesFeatures) -> str:
+    """What a config calls a frozen encoder that was given as an object."""
+    return f"object {name_of(encoder)}"
 
 
 def _name_of(kind: str, part: object) -> str:

@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 
 import driftwise
 from driftwise.errors import RunFailure, UserError
+from driftwise.live.engine import Mode
 from driftwise.serve import exchange, views
 from driftwise.serve.access import Access, Caller
 from driftwise.serve.bodies import (
@@ -54,7 +55,7 @@ class Change(BaseModel):
 class ModeChange(Change):
     """Another mode."""
 
-    mode: str = Field(description="auto, ask or shadow")
+    mode: Mode
 
 
 class Decision(Change):
@@ -388,7 +389,7 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
     async def list_runs() -> Response:
         """Runs below the folder of --runs: running, done, failed, with their curves."""
         if runs is None:
-            raise HTTPException(404, "start the service with --runs FOLDER to see runs")
+            raise HTTPException(404, "this service shows no runs: start it with a folder of runs")
         return _json({"runs": await run_in_threadpool(runs.list)})
 
     @router.get("/v1/health", tags=["operation"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 
@@ -194,13 +194,14 @@ class Guard:
 class Rates:
     """A bucket of tokens for each client: `rate` come in a second, at most two seconds' worth."""
 
-    def __init__(self, rate: float) -> None:
+    def __init__(self, rate: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
+        self._clock = clock
         self._clients: dict[str, tuple[float, float]] = {}
 
     def allows(self, client: str) -> bool:
         """Whether a client may send a request now."""
-        now = time.monotonic()
+        now = self._clock()
         left, since = self._clients.pop(client, (2 * self._rate, now))
         left = min(2 * self._rate, left + (now - since) * self._rate)
         allowed = left >= 1

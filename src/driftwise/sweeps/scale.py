@@ -68,18 +68,19 @@ class Scale:
         if self._keeps_buffers(config.benchmark, published_on):
             return whole
         self._refuse_unknown(config.benchmark, published_on)
-        assert whole.buffer_size is not None, "the config has been resolved"
         few = dataclasses.replace(
             whole,
             class_order=self._class_order(config),
             max_per_class=self._max_per_class(config),
         )
         smaller: dict[str, Any] = {
-            "buffer_size": max(1, round(whole.buffer_size * self._share(few, published_on))),
             "options": self._narrower(config, whole),
             **self._fewer_epochs(config, whole),
             **self._smaller_batches(config, whole),
         }
+        if whole.buffer_size is not None:  # class statistics have none
+            share = self._share(few, published_on)
+            smaller["buffer_size"] = max(1, round(whole.buffer_size * share))
         return resolve(dataclasses.replace(few, **smaller))
 
     @property
@@ -189,9 +190,9 @@ class Scale:
         if self.batch_size is None or config.benchmark not in self.images:
             return {}
         return {
-            name: min(self.batch_size, getattr(whole, name))
+            name: min(self.batch_size, size)
             for name in ("batch_size", "minibatch_size")
-            if getattr(config, name) is None
+            if getattr(config, name) is None and (size := getattr(whole, name)) is not None
         }
 
 
@@ -276,8 +277,9 @@ def _classes(config: RunConfig) -> int:
 
 
 def _network(config: RunConfig) -> str:
-    """Its name, and the options that are not its defaults."""
-    name = config.backbone or ""
+    """Its name, and the options that are not its defaults; what stands in its place has none."""
+    if (name := config.backbone) is None:
+        return f"class statistics ({config.method})"
     options = registry.find("backbone", name).options_type()
     known = {} if options is None else fields_of(options)
     own = config.options.get("backbone", {})

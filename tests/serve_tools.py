@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +16,7 @@ from driftwise.live import LiveLearner
 from driftwise.serve.service import Service, no_labels_yet
 from driftwise.serve.settings import ServeSettings
 
-__all__ = ["CHANGING", "batch", "open_service", "state_of"]
+__all__ = ["CHANGING", "batch", "open_service", "served", "state_of"]
 
 LEARNER: dict[str, Any] = {**SOON, "detector": "mmd", "check_rows": 20, "label_budget": 200}
 
@@ -50,3 +54,22 @@ def state_of(service: Service) -> dict[str, Any]:
     for each in history["series"]["buckets"]:
         del each["time"]
     return {**state, "history": history, "applied": service.view["applied"]}
+
+
+@contextlib.contextmanager
+def served(app: Any) -> Iterator[str]:
+    """An application at a port of this machine."""
+    import uvicorn
+
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    config = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()

@@ -1,0 +1,263 @@
+"""Single predictions over HTTP while the learner learns, beside a bare FastAPI handler.
+
+    apt install wrk
+    python benchmarks/bench_serve.py                # an MLP and a ResNet-18, with and without learning
+
+Both servers hold the same network in one process, on one thread of torch, and learn from the same
+batches in a thread of their own. The bare one reads JSON into a tensor and answers the class and the
+probabilities: no checks of shape or size, no roles, no counters. They are loaded in turns, and the
+ratio of each pair is taken; the median of the pairs is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+CASES = {"mlp": (8, 8, 1), "resnet18": (32, 32, 3)}
+BATCH, CLASSES = 20, 10
+
+
+def samples(network: str, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Labelled images of noise around a brightness of their class."""
+    draw = np.random.default_rng(seed)
+    labels = draw.integers(0, CLASSES, BATCH)
+    noise = draw.integers(0, 60, (BATCH, *CASES[network]))
+    return (noise + 18 * labels[:, None, None, None]).astype(np.uint8), labels
+
+
+def learner(network: str, **where: Any) -> Any:
+    import torch
+
+    from driftwise.live import LiveLearner
+    from driftwise.serve.service import no_labels_yet
+
+    torch.set_num_threads(1)
+    return LiveLearner(network, labels=no_labels_yet, **where)
+
+
+def serve(kind: str, network: str, learns: bool) -> None:
+    """A server process; prints its port, and batches learned so far when asked at /batches."""
+    import socket
+
+    import torch
+    import uvicorn
+
+    torch.set_num_threads(1)
+    learned = [0]
+    if kind == "driftwise":
+        from driftwise.serve.api import make_app
+        from driftwise.serve.service import Service
+        from driftwise.serve.settings import ServeSettings
+
+        def make(path: Path) -> Any:
+            return learner(network, folder=path)
+
+        settings = ServeSettings(rate=1e9, save_seconds=1e6)
+        service = Service(Path(tempfile.mkdtemp()), make, make, settings)
+
+        def learn(number: int) -> None:
+            x, y = samples(network, number)
+            service.observe(x, y.tolist()).result()
+
+        learn(0)
+        app: Any = make_app(service)
+    else:
+        from fastapi import FastAPI
+
+        live = learner(network)
+
+        def learn(number: int) -> None:
+            live.observe(*samples(network, number))
+
+        learn(0)
+        model = copy.deepcopy(live._snapshots.newest).eval()
+
+        app = FastAPI()
+
+        def predict(body: dict[str, Any]) -> dict[str, Any]:
+            with torch.no_grad():
+                x = torch.tensor(body["x"], dtype=torch.uint8).permute(0, 3, 1, 2).float() / 255
+                probabilities = model(x).softmax(dim=1)
+            best = probabilities.max(dim=1)
+            return {
+                "predicted": best.indices.tolist(),
+                "confidence": best.values.tolist(),
+                "probabilities": probabilities.tolist(),
+            }
+
+        app.post("/v1/predict")(predict)
+
+    def work() -> None:
+        number = 1
+        while True:
+            learn(number)
+            number += 1
+            learned[0] = number
+
+    async def counting(scope: Any, receive: Any, send: Any) -> None:
+        if scope.get("path") == "/batches":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": str(learned[0]).encode()})
+        else:
+            await app(scope, receive, send)
+
+    if learns:
+        threading.Thread(target=work, daemon=True).start()
+    listener = socket.socket(proto=socket.IPPROTO_TCP)  # or answers wait for 40 ms
+    listener.bind(("127.0.0.1", 0))
+    print(listener.getsockname()[1], flush=True)
+    config = uvicorn.Config(counting, log_level="error", lifespan="off", access_log=False)
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+@dataclass
+class Load:
+    """One measurement."""
+
+    per_second: float
+    p50: float
+    p99: float
+    """ms"""
+    batches: float
+    """learned in a second"""
+    generator: float
+    """seconds of processor time of the load generator, a second"""
+
+
+def load(port: int, script: Path, seconds: float, connections: int) -> Load:
+    url = f"http://127.0.0.1:{port}"
+
+    def batches() -> int:
+        with urllib.request.urlopen(f"{url}/batches") as answer:
+            return int(answer.read())
+
+    before, first, began = resource.getrusage(resource.RUSAGE_CHILDREN), batches(), time.monotonic()
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(script)]
+    text = subprocess.run(
+        [*command, f"{url}/v1/predict"], capture_output=True, text=True, check=True
+    ).stdout
+    took, last = time.monotonic() - began, batches()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    found = json.loads(text.splitlines()[-1])
+    assert found["errors"] == 0, found
+    return Load(
+        per_second=found["requests"] / found["seconds"],
+        p50=found["p50"],
+        p99=found["p99"],
+        batches=(last - first) / took,
+        generator=used / took,
+    )
+
+
+SCRIPT = """
+wrk.method = "POST"
+wrk.headers["content-type"] = "application/json"
+wrk.body = '{body}'
+done = function(summary, latency)
+  local errors = summary.errors
+  io.write(string.format('{{"requests": %d, "seconds": %f, "p50": %f, "p99": %f, "errors": %d}}\\n',
+    summary.requests, summary.duration / 1e6, latency:percentile(50) / 1e3,
+    latency:percentile(99) / 1e3, errors.status + errors.read + errors.write + errors.timeout))
+end
+"""
+
+
+def compare(network: str, learns: bool, *, pairs: int, seconds: float, connections: int) -> None:
+    flags = [network, *(["--learns"] if learns else [])]
+    servers = {
+        kind: subprocess.Popen(
+            [sys.executable, __file__, "--serve", kind, *flags],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        for kind in ("driftwise", "bare")
+    }
+    found: dict[str, list[Load]] = {kind: [] for kind in servers}
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "post.lua"
+        body = json.dumps({"x": samples(network)[0][:1].tolist()})
+        script.write_text(SCRIPT.format(body=body))
+        ports = {kind: int(each.stdout.readline()) for kind, each in servers.items() if each.stdout}
+        try:
+            for kind, each in servers.items():
+                pause(servers, kind)
+                time.sleep(1)
+                load(ports[kind], script, 2, connections)
+                del each
+            for _ in range(pairs):
+                for kind in servers:
+                    pause(servers, kind)
+                    found[kind].append(load(ports[kind], script, seconds, connections))
+        finally:
+            for each in servers.values():
+                each.kill()
+                each.wait()
+    name = f"{network}{', learning' if learns else ''}"
+    for kind, loads in found.items():
+        middle = {
+            field: statistics.median(getattr(each, field) for each in loads)
+            for field in ("per_second", "p50", "p99", "batches", "generator")
+        }
+        print(
+            f"{name}: {kind}: {middle['per_second']:.0f} a second, p50 {middle['p50']:.1f} ms, "
+            f"p99 {middle['p99']:.1f} ms, {middle['batches']:.1f} batches learned a second; "
+            f"load generator {middle['generator']:.2f} of a core",
+            flush=True,
+        )
+    both = list(zip(found["driftwise"], found["bare"], strict=True))
+    throughput = statistics.median(mine.per_second / theirs.per_second for mine, theirs in both)
+    p99 = statistics.median(mine.p99 / theirs.p99 for mine, theirs in both)
+    print(f"{name}: throughput {throughput:.2f} of the bare handler's, p99 {p99:.2f}", flush=True)
+
+
+def pause(servers: dict[str, subprocess.Popen[str]], but: str) -> None:
+    """Stop all servers but one, so that only one of them learns."""
+    import signal
+
+    for kind, each in servers.items():
+        each.send_signal(signal.SIGCONT if kind == but else signal.SIGSTOP)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("networks", nargs="*", default=list(CASES))
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=5)
+    parser.add_argument("--connections", type=int, default=4)
+    parser.add_argument("--serve", choices=["driftwise", "bare"])
+    parser.add_argument("--learns", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.serve:
+        serve(arguments.serve, arguments.networks[0], arguments.learns)
+        return
+    for network in arguments.networks:
+        for learns in (False, True):
+            compare(
+                network,
+                learns,
+                pairs=arguments.pairs,
+                seconds=arguments.seconds,
+                connections=arguments.connections,
+            )
+
+
+if __name__ == "__main__":
+    main()
