@@ -17,6 +17,7 @@ from driftwise.analytic_learner import AnalyticLearner
 from driftwise.errors import UserError
 from driftwise.memory.statistics import ClassStatistics
 from driftwise.methods.analytic import SLDA, AnalyticMethod, NearestMean, Ridge
+from driftwise.scaling import Scaling
 from driftwise.types import Samples
 
 METHODS = {"ncm": NearestMean(), "slda": SLDA(), "ridge": Ridge(width=30), "plain": Ridge(width=0)}
@@ -128,6 +129,23 @@ def test_forgetting_equals_never_having_seen(method: AnalyticMethod, whole_class
     never = learned(method, samples[~gone])
     torch.testing.assert_close(
         learner.logits(samples.images), never.logits(samples.images), rtol=0, atol=1e-3
+    )
+
+
+def test_a_scaling_goes_on_to_be_fitted_after_some_of_its_samples_were_forgotten() -> None:
+    samples = drawn()
+    learner, never = (AnalyticLearner(SLDA(), scaling=Scaling()) for _ in range(2))
+    learner.observe(samples[:10])
+    learner.forget(samples[:6])
+    assert learner.predictor is learner.network, "not one that knows what was forgotten"
+    never.observe(samples[6:10])
+    torch.testing.assert_close(learner.statistics.counts(), never.statistics.counts())
+    for part in samples[10:].split(40):
+        learner.observe(part)
+        never.observe(part)
+    torch.testing.assert_close(learner.scaling.mean, never.scaling.mean)
+    torch.testing.assert_close(
+        learner.logits(samples.images), never.logits(samples.images), rtol=0, atol=1e-4
     )
 
 
