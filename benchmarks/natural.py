@@ -15,6 +15,12 @@ about drift is the arm of a run:
     window       no detection: every task, fresh samples of each known class; those of two tasks count
     all          detected as in realigned, all samples of a drifted class are labelled
 
+A network learned from scratch by experience replay (buffer of 500), on images or vectors, detection as
+above; the settings are those of PACS in `beyond_trials.py`:
+
+    replay-nothing, replay-realigned    without and with realignment of the buffer (`amr-plus`)
+    replay-all                          relearning and rehearsal with all labels (`beyond_control.py`)
+
 Settings were chosen on other data and seeds (docs/log.md). Data sets are searched as always
 (DRIFTWISE_DATA). A finished run is a line of `results/natural.csv` and is not made again.
 """
@@ -39,7 +45,8 @@ import driftwise as dw
 from driftwise import encoders
 from driftwise.adapt import Realign, Relearn, Vanilla
 from driftwise.adapt.base import Adaptation
-from driftwise.config.presets import BENCHMARKS
+from driftwise.config.build import assemble
+from driftwise.config.presets import BENCHMARKS, resolve
 from driftwise.datasets import library
 from driftwise.protocols import AdaptationContext
 from driftwise.types import AdaptationResult, Dataset, Samples, Verdict
@@ -55,38 +62,45 @@ class Course:
     """A benchmark, and how many labels a drifted class gets."""
 
     benchmark: str
-    fresh: tuple[int, ...]
-    """labels of a drifted class, one curve point each"""
+    compared: tuple[int, ...]
+    """labels of a drifted class at which all arms are compared"""
+    more: tuple[int, ...] = ()
+    """further points of the curve of accuracy against labels"""
     encoder: str | None = None
     scaling: str = "standard"
     groups: bool = True
     """whether bursts of frames stay together"""
 
 
+EFFICIENTNET, MINILM = "efficientnet", "sentence-transformers:all-MiniLM-L6-v2"
 COURSES: dict[str, Course] = {
-    "gas-sensor": Course(benchmark="gas-sensor", fresh=(1, 2, 4, 10, 20), scaling="signed-log"),
+    "gas-sensor": Course(
+        benchmark="gas-sensor", compared=(4,), more=(1, 2, 10, 20), scaling="signed-log"
+    ),
     "pacs-frozen-cd": Course(
-        benchmark="pacs-frozen-cd", fresh=(3, 6, 12, 25, 50, 83), encoder="efficientnet"
+        benchmark="pacs-frozen-cd", compared=(12, 83), more=(3, 6, 25, 50), encoder=EFFICIENTNET
     ),
     "iwildcam-cd": Course(
-        benchmark="iwildcam-cd", fresh=(4, 8, 17, 30, 58), encoder="efficientnet"
+        benchmark="iwildcam-cd", compared=(17, 58), more=(4, 8, 30), encoder=EFFICIENTNET
     ),
     "iwildcam-random-split": Course(
-        benchmark="iwildcam-cd", fresh=(17, 58), encoder="efficientnet", groups=False
+        benchmark="iwildcam-cd", compared=(17, 58), encoder=EFFICIENTNET, groups=False
     ),
     "yearbook-frozen-cd": Course(
-        benchmark="yearbook-frozen-cd", fresh=(5, 10, 20, 50, 100), encoder="efficientnet"
+        benchmark="yearbook-frozen-cd", compared=(10,), more=(3, 30, 100), encoder=EFFICIENTNET
     ),
-    "electricity": Course(benchmark="electricity", fresh=(5, 10, 20, 50, 200)),
-    "outdoor": Course(benchmark="outdoor", fresh=(2, 5, 10, 20)),
-    "spam": Course(
-        benchmark="spam",
-        fresh=(5, 10, 20, 50, 100),
-        encoder="sentence-transformers:all-MiniLM-L6-v2",
-    ),
+    "electricity": Course(benchmark="electricity", compared=(20,), more=(5, 50, 200)),
+    "outdoor": Course(benchmark="outdoor", compared=(10,), more=(2, 5, 20)),
+    "spam": Course(benchmark="spam", compared=(20,), more=(5, 50, 100), encoder=MINILM),
 }
 ARMS = ("nothing", "realigned", "by-class", "known", "added", "window", "all")
-WITHOUT_LEVELS = ("nothing", "all")
+SCRATCH = {
+    "replay-nothing": "vanilla",
+    "replay-realigned": "amr-plus",
+    "replay-all": "beyond_control:relearn_and_rehearse",
+}
+"""Arms that learn a network from scratch, and their adaptation."""
+WITHOUT_LEVELS = ("nothing", "all", *SCRATCH)
 """arms whose number of labels is what it is"""
 
 
@@ -163,11 +177,14 @@ def _refilled(fresh: Sequence[Samples]) -> AdaptationResult:
 
 
 @cache
-def data_of(name: str) -> Dataset:
-    """The data of a stream as vectors; a frozen encoder's features are kept on disk."""
+def data_of(name: str, *, raw: bool = False) -> Dataset:
+    """The data of a stream as vectors; a frozen encoder's features are kept on disk.
+
+    `raw`: images stay images.
+    """
     course = COURSES[name]
     data = library.load(course.benchmark)
-    if course.encoder is not None:
+    if course.encoder is not None and not raw:
         encoder = encoders.load(course.encoder)
         samples = data.images if data.images.ndim == 1 else torch.from_numpy(data.images)
         features = encoders.EmbeddingCache(encoder).features(samples).numpy()
@@ -175,19 +192,22 @@ def data_of(name: str) -> Dataset:
     return data if course.groups else dataclasses.replace(data, groups=None)
 
 
+def preset_of(name: str) -> dict[str, Any]:
+    """The tasks and drift of a benchmark."""
+    preset = BENCHMARKS[COURSES[name].benchmark]
+    return {key: value for key, value in preset.items() if key in STREAM_KEYS}
+
+
 def stream_of(name: str, seed: int) -> dw.streams.Stream:
     """The stream of a benchmark as its preset describes it."""
     course = COURSES[name]
-    preset: dict[str, Any] = {
-        key: value for key, value in BENCHMARKS[course.benchmark].items() if key in STREAM_KEYS
-    }
     return dw.streams.class_incremental(
         data_of(name),
         seed=seed,
         reference="fingerprint",
         batch_size=256,
         scaling=course.scaling,  # type: ignore[arg-type]
-        **preset,
+        **preset_of(name),
     )
 
 
@@ -214,12 +234,44 @@ def loop_of(arm: str, fresh: int, seed: int) -> dw.DriftLoop:
     )
 
 
+def scratch_of(name: str, arm: str, seed: int) -> dw.DriftLoop:
+    """The loop of an arm that learns a network from scratch."""
+    data = data_of(name, raw=True)
+    are_vectors = data.images.ndim == 2
+    config = dw.RunConfig(
+        benchmark="own",
+        method="er",
+        adaptation=SCRATCH[arm],
+        detector="combined",
+        encoder="identity" if are_vectors else "random",
+        reference="fingerprint",
+        fingerprint_size=100,
+        # The control measures how far a class has recovered, and needs labels for it.
+        monitor_labels="given" if arm == "replay-all" else "unknown",
+        buffer_size=500,
+        backbone="mlp" if are_vectors else "cnn",
+        epochs=10,
+        batch_size=10,
+        minibatch_size=10,
+        lr=0.03,
+        scaling=COURSES[name].scaling if are_vectors else None,  # type: ignore[arg-type]
+        threads=1,
+        seed=seed,
+        **preset_of(name),
+    )
+    return assemble(resolve(config), data)
+
+
 def measure(name: str, arm: str, fresh: int, seed: int, *, commit: str) -> Outcome:
     """One run."""
     began = time.perf_counter()
-    stream = stream_of(name, seed)
-    loop = loop_of(arm, fresh, seed)
-    records = list(loop.run(stream))
+    if arm in SCRATCH:
+        loop = scratch_of(name, arm, seed)
+        stream = loop.stream
+        records = list(loop.run(stream, epochs=loop.config.epochs or 1))
+    else:
+        stream, loop = stream_of(name, seed), loop_of(arm, fresh, seed)
+        records = list(loop.run(stream))
     counts = {"found": 0, "missed": 0, "untestable": 0, "alarms": 0}
     for record in records:
         drifting = stream.schedule.drifting(record.task)
@@ -293,7 +345,8 @@ def append(outcome: Outcome, file: Path = RESULTS) -> None:
     """Add a line."""
     is_new = not file.exists()
     with file.open("a", newline="") as lines:
-        writer = csv.DictWriter(lines, [each.name for each in fields(Outcome)])
+        names = [each.name for each in fields(Outcome)]
+        writer = csv.DictWriter(lines, names, lineterminator="\n")
         if is_new:
             writer.writeheader()
         writer.writerow(dataclasses.asdict(outcome))
@@ -306,9 +359,11 @@ def trials(
     for seed in seeds:
         for name in streams:
             for arm in arms:
-                levels = COURSES[name].fresh
+                levels = COURSES[name].compared
+                if arm == "realigned":
+                    levels += COURSES[name].more
                 if arm in WITHOUT_LEVELS:
-                    levels = (0,) if arm == "nothing" else (-1,)
+                    levels = (0,) if arm.endswith("nothing") else (-1,)
                 for fresh in levels:
                     yield name, arm, fresh, seed
 
@@ -327,7 +382,7 @@ def commit_of(root: Path = ROOT) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("streams", nargs="*", default=list(COURSES), metavar="STREAM")
-    parser.add_argument("--arms", nargs="+", default=ARMS, choices=ARMS)
+    parser.add_argument("--arms", nargs="+", default=ARMS, choices=(*ARMS, *SCRATCH))
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--export", type=Path, metavar="FOLDER", help="for natural_others.py")
@@ -335,7 +390,7 @@ def main() -> None:
     torch.set_num_threads(1)
     if options.export is not None:
         for name in options.streams:
-            for fresh in COURSES[name].fresh:
+            for fresh in COURSES[name].compared:
                 for seed in options.seeds:
                     export(name, fresh, seed, options.export)
         return

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 import torch
-from run_tools import events_of, lasting, snapshot
+from run_tools import events_of, lasting, result_of, snapshot
 from sweep_tools import Notes, job_of, tiny_plan, undisturbed
 
 from driftwise.config.build import assemble
 from driftwise.config.registry import CATALOGUE
 from driftwise.config.schema import changed
+from driftwise.learner import Learner
 from driftwise.runs import run as runs
 from driftwise.runs.checkpoint import flatten
 from driftwise.runs.saving import OFTEN
@@ -73,7 +74,8 @@ def test_a_cell_of_a_table_shares_what_comes_before_each_first_drift() -> None:
     first, second = tree.shared.values()
     assert second.parent == first.id
     assert set(tree.parent_of) == {run.id for run in plan.runs}
-    assert tree.num_tasks == (33, 45)  # 1 + 1 + 4 x 4 (two drifts) + 5 x 3 (one drift and none)
+    # 1 + 1 + 3 x 4 (two drifts) + 3 x 3 (one drift) + 3 (none, which is trained for all vanillas)
+    assert tree.num_tasks == (26, 45)
 
 
 def test_seeds_are_completed_one_after_the_other_and_groups_together() -> None:
@@ -117,6 +119,49 @@ def test_branches_are_bit_equal_to_separate_runs(
     if isinstance(engine, Recording):
         assert [job.until for job in engine.jobs if job.until] == [1, 2]
         assert len(engine.jobs) == 11
+        follows = [job.id for job in engine.jobs if job.follows]
+        vanilla = [r.id for r in plan.runs if r.place["adaptation"] == "vanilla"]
+        assert follows == vanilla[1:]
+
+
+def test_runs_that_do_not_adapt_are_not_trained_again(
+    separate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of()
+    vanilla = [run for run in plan.runs if run.place["adaptation"] == "vanilla"]
+    steps = 0
+    observe = Learner.observe
+
+    def counting(self: Learner, batch: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        return observe(self, batch)
+
+    monkeypatch.setattr(Learner, "observe", counting)
+    carry_out(vanilla, tmp_path, InProcess(), Notes())
+    assert {result_of(tmp_path / RUNS / run.id)["gradient_steps"] for run in vanilla} == {steps}
+    for run in vanilla:
+        assert lasting(tmp_path / RUNS / run.id) == lasting(separate / RUNS / run.id)
+    assert list((tmp_path / SHARED).iterdir()) == []
+
+
+@pytest.mark.parametrize("changes", [{"method": "joint"}, {"recurring_in_training": True}])
+def test_where_drift_reaches_training_nobody_follows(changes: dict[str, Any]) -> None:
+    plan = plan_of(**changes)
+    assert tree_of(plan.runs).leader_of == {}
+
+
+def test_what_is_left_of_a_trail_is_not_followed(separate: Path, tmp_path: Path) -> None:
+    plan = plan_of()
+    leader, follower, *_ = [run for run in plan.runs if run.place["adaptation"] == "vanilla"]
+    trail = tmp_path / "trail"
+    job = Job(**{**job_of(leader, tmp_path).to_json(), "trail": str(trail)})
+    assert perform(job).state == "done"
+    (trail / "task-4.safetensors").write_bytes(b"damaged")
+    job = Job(**{**job_of(follower, tmp_path).to_json(), "follows": str(trail)})
+    assert perform(job).state == "done"
+    for run in (leader, follower):
+        assert lasting(tmp_path / RUNS / run.id) == lasting(separate / RUNS / run.id)
 
 
 def _plain(folder: Path) -> dict[str, Any]:

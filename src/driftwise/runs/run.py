@@ -30,6 +30,7 @@ from driftwise.models.head import Features, with_features
 from driftwise.protocols import Listener, Task
 from driftwise.runs.checkpoint import errors_named_after
 from driftwise.runs.follow import FollowedFolder
+from driftwise.runs.following import follow, leave
 from driftwise.runs.listeners import EventLog, FeatureLog, Listeners, Silent
 from driftwise.runs.result import (
     make_result,
@@ -186,16 +187,20 @@ def run_in(
     listener: Listener | None = None,
     saving: Saving = OFTEN,
     warn: Callable[[str], None] | None = None,
+    trail: Path | None = None,
+    follows: Path | None = None,
 ) -> dict[str, Any]:
     """Run a loop in a folder that is open, from its checkpoint if it has one.
 
-    A SIGINT or SIGTERM that comes meanwhile takes effect once the step is made and saved.
+    What it learns is left in the folder `trail` for other runs, or taken over from the folder
+    `follows` if all of it is there (`following.py`). A SIGINT or SIGTERM that comes meanwhile takes
+    effect once the step is made and saved.
     """
     source_commit()  # of what has been loaded now
     group = Group()
     if folder.finished:
         return folder.result()
-    with _running(folder, loop, listener, saving, warn) as tasks:
+    with _running(folder, loop, listener, saving, warn, trail, follows) as tasks:
         for _ in tasks:
             pass
         if group.rank == 0:
@@ -221,6 +226,8 @@ def _running(
     listener: Listener | None,
     saving: Saving,
     warn: Callable[[str], None] | None,
+    trail: Path | None = None,
+    follows: Path | None = None,
 ) -> Iterator[Iterator[int]]:
     """How many tasks are complete and saved: now, and after each of those that are left."""
     config = loop.config
@@ -254,12 +261,16 @@ def _running(
             }
         )
 
+    trained = None
+    if follows is not None and task_state is None:
+        trained = follow(loop, follows, after=done)
+
     def tasks(saver: CheckpointSaver) -> Iterator[int]:
         nonlocal done
         yield done
         for record in loop.run(
             loop.stream,
-            epochs=settled(config.epochs),
+            epochs=settled(config.epochs) if trained is None else 0,
             listener=Listeners(listeners),
             after=done,
             keep=saver.stepped,
@@ -268,6 +279,10 @@ def _running(
             is_last = record.task == loop.stream.schedule.num_tasks
             folder.append_record(record_to_json(record, is_last=is_last))
             done = record.task
+            if trained is not None:
+                trained.take_over_costs()
+            if trail is not None:
+                leave(trail, done, loop)
             saver.task_ended()
             yield done
 
@@ -285,6 +300,7 @@ def run_shared(
     until: int,
     listener: Listener | None = None,
     warn: Callable[[str], None] | None = None,
+    trail: Path | None = None,
 ) -> int:
     """Run the first tasks of several runs, which `begin_from` lets go on; how many there were.
 
@@ -296,7 +312,7 @@ def run_shared(
     both = Listeners([_StopAtDrift(), listener or Silent()])
     with (
         contextlib.suppress(_FoundDrift),
-        _running(folder, loop, both, OFTEN, warn) as completed,
+        _running(folder, loop, both, OFTEN, warn, trail) as completed,
     ):
         for done in completed:
             if done == until:

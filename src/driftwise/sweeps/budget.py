@@ -64,7 +64,9 @@ class Budget:
 
 
 def own_tasks(tree: Tree, run_id: str, config: RunConfig) -> int:
-    """Tasks of a run that it does not share."""
+    """Tasks of a run that are trained for it alone."""
+    if run_id in tree.leader_of:
+        return 0
     parent = tree.parent_of.get(run_id)
     return tasks_of(config) - (0 if parent is None else tree.shared[parent].until)
 

@@ -44,6 +44,10 @@ class Job:
     """the folder of complete shared tasks, for a run that has not begun"""
     until: int | None = None
     """these are tasks that several runs share, up to this one; None: a whole run"""
+    trail: str | None = None
+    """where to leave what is learned, for runs that learn the same"""
+    follows: str | None = None
+    """where another run has left what this one would learn"""
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
@@ -121,10 +125,13 @@ def _run(job: Job, progress: Progress | None, warn: Callable[[str], None]) -> fl
                 begin_from(held, assembly, Path(job.begins_from))
             except (UserError, OSError) as error:
                 warn(f"it begins at its first task, as shared tasks cannot be used: {error}")
+        how: dict[str, Any] = {"listener": listener, "warn": warn}
+        how["trail"] = None if job.trail is None else Path(job.trail)
         if job.until is not None:
-            run_shared(held, assembly, until=job.until, listener=listener, warn=warn)
+            run_shared(held, assembly, until=job.until, **how)
             return None
-        faa: float = run_in(held, assembly, listener=listener, warn=warn)["faa"]
+        follows = None if job.follows is None else Path(job.follows)
+        faa: float = run_in(held, assembly, follows=follows, **how)["faa"]
         return faa
 
 

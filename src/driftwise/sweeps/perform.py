@@ -8,6 +8,7 @@ that holds its folder's lock, which the kernel releases however that process end
 from __future__ import annotations
 
 import contextlib
+import shutil
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -202,6 +203,8 @@ class _Sweep:
         for run_id in list(self._waiting):
             if len(self._under_way) >= self._engine.slots:
                 return
+            if self._waits_for_leader(run_id):
+                continue
             if (missing := self._missing(run_id)) is not None:
                 self._hand_out_shared(missing)
                 continue  # what shares nothing with it need not wait
@@ -219,6 +222,13 @@ class _Sweep:
             self._under_way.add(run_id)
             self._listener.started(run_id)
             self._engine.submit(self._job(run_id))
+
+    def _waits_for_leader(self, run_id: str) -> bool:
+        """Whether a run that is trained for this one is still to come."""
+        leader = self._tree.leader_of.get(run_id)
+        if leader is None or is_begun(self._folder(run_id)):
+            return False
+        return leader in self._waiting or leader in self._under_way or leader in self._elsewhere
 
     def _missing(self, run_id: str) -> str | None:
         """The first shared tasks that a run, or other shared tasks, have to wait for."""
@@ -317,15 +327,36 @@ class _Sweep:
         for shared in self._tree.shared.values():
             if done in shared.runs and all(is_finished(self._folder(run)) for run in shared.runs):
                 remove_shared(self._folder(shared.id))
+        leader = self._tree.leader_of.get(done)
+        if leader is not None and all(map(is_finished, map(self._folder, self._followers(leader)))):
+            shutil.rmtree(self._trail(leader), ignore_errors=True)
+
+    def _followers(self, leader: str) -> list[str]:
+        return [name for name, other in self._tree.leader_of.items() if other == leader]
+
+    def _trail(self, leader: str) -> Path:
+        return self._out / SHARED / f"{leader}-trail"
+
+    def _trail_of(self, name: str) -> str | None:
+        """Where a run, or shared tasks, leave what they learn; None: nobody follows."""
+        shared = self._tree.shared.get(name)
+        for run_id, leader in self._tree.leader_of.items():
+            is_led = name == leader or (shared is not None and leader in shared.runs)
+            if is_led and not is_begun(self._folder(run_id)):
+                return str(self._trail(leader))
+        return None
 
     def _job(self, name: str) -> Job:
         parent, shared = self._parent(name), self._tree.shared.get(name)
+        leader = self._tree.leader_of.get(name)
         return Job(
             id=name,
             folder=str(self._folder(name)),
             config=self._config(name) if shared is None else shared.config.to_json(),
             begins_from=None if parent is None else str(self._folder(parent)),
             until=None if shared is None else shared.until,
+            trail=self._trail_of(name),
+            follows=None if leader is None else str(self._trail(leader)),
         )
 
     def _folder(self, name: str) -> Path:

@@ -1,7 +1,8 @@
 """First tasks that several runs of a sweep share: run once, and the runs go on from there.
 
 Runs that differ in their drift and their adaptation alone are the same run until the first class
-drifts (or is found drifted, in which case the shared run stops before that task).
+drifts (or is found drifted, in which case the shared run stops before that task). Those that do not
+adapt learn the same to the end: one of them is trained, the others follow it.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ class Tree:
     """by id, parents first"""
     parent_of: Mapping[str, str]
     """id of a run -> id of the shared tasks that it goes on from"""
+    leader_of: Mapping[str, str]
+    """id of a run that does not adapt -> id of the run that is trained for it"""
 
     @property
     def runs(self) -> tuple[PlannedRun, ...]:
@@ -71,6 +74,7 @@ class Tree:
         """Tasks to run, with sharing and without."""
         whole = {run.id: tasks_of(run.config) for run in self.runs}
         begun = {run: self.shared[parent].until for run, parent in self.parent_of.items()}
+        begun |= {run: whole[run] for run in self.leader_of}
         own = sum(tasks - begun.get(run, 0) for run, tasks in whole.items())
         shared = sum(
             each.until - (self.shared[each.parent].until if each.parent else 0)
@@ -86,6 +90,7 @@ def tree_of(runs: Sequence[PlannedRun]) -> Tree:
         groups[_key(run)].append(run)
     shared: dict[str, SharedTasks] = {}
     parent_of: dict[str, str] = {}
+    leader_of: dict[str, str] = {}
     for members in groups.values():
         lasts = {run.id: _last_shared(run.config) for run in members}
         parent: str | None = None
@@ -104,9 +109,15 @@ def tree_of(runs: Sequence[PlannedRun]) -> Tree:
             shared[made.id] = made
             parent = made.id
             parent_of |= dict.fromkeys(below, made.id)
+        alike = [run.id for run in members if _trains_without_drift(run.config)]
+        if alike:
+            leader = max(alike, key=lambda name: lasts[name])
+            leader_of |= {name: leader for name in alike if name != leader}
     seeds = list(dict.fromkeys(run.config.seed for run in runs))
     ordered = sorted(groups.values(), key=lambda group: seeds.index(group[0].config.seed))
-    return Tree(groups=tuple(map(tuple, ordered)), shared=shared, parent_of=parent_of)
+    return Tree(
+        groups=tuple(map(tuple, ordered)), shared=shared, parent_of=parent_of, leader_of=leader_of
+    )
 
 
 def tasks_of(config: RunConfig) -> int:
@@ -122,6 +133,16 @@ def _before_drift(config: RunConfig) -> RunConfig:
 def _key(run: PlannedRun) -> str:
     """The same for runs that are equal until the first drift."""
     return json.dumps(dataclasses.asdict(_before_drift(run.config)), default=str)
+
+
+def _trains_without_drift(config: RunConfig) -> bool:
+    """Whether drift reaches neither the training data of a run nor its learner."""
+    return (
+        config.adaptation == "vanilla"
+        and not (config.events or config.recurring_in_training)
+        and config.method in CATALOGUE["method"]
+        and config.method != "joint"  # trains on all classes as they are now
+    )
 
 
 def _last_shared(config: RunConfig) -> int:

@@ -1,0 +1,226 @@
+"""Puts what `natural.py` has saved into docs/natural.md, as tables, and draws its figure.
+
+    python benchmarks/natural_page.py
+
+The text of the page is written by hand; what stands between its marks is replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import beyond_outcomes
+import matplotlib as mpl
+import numpy as np
+from beyond_trials import BEYOND, CONTROL
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from natural import COURSES, ROOT, Outcome, saved
+from scipy import stats
+
+from driftwise.report import style
+
+PAGE = ROOT / "docs" / "natural.md"
+FIGURE = ROOT / "docs" / "images" / "natural-labels.png"
+FEWEST = 3
+"""seeds that a line of a table rests on"""
+TITLES = {
+    "gas-sensor": "gas sensors, 36 months",
+    "pacs-frozen-cd": "PACS, photo to sketch",
+    "iwildcam-cd": "iWildCam, other cameras",
+    "iwildcam-random-split": "iWildCam, frames split at random",
+    "yearbook-frozen-cd": "Yearbook, 1930s to 2000s",
+    "electricity": "electricity, 1996 to 1998",
+    "outdoor": "outdoor objects",
+    "spam": "mails, 2001 to 2002",
+}
+CLASS_INCREMENTAL = ("pacs-frozen-cd", "iwildcam-cd", "iwildcam-random-split", "outdoor")
+"""Streams that bring classes: the final average accuracy counts, else the mean over later tasks."""
+ARMS = {
+    "nothing": "nothing is done",
+    "realigned": "**realigned, drift detected without labels**",
+    "by-class": "realigned, drift detected by class, with labels",
+    "known": "realigned, drift known",
+    "added": "labels added, nothing dropped",
+    "window": "sliding window",
+    "all": "realigned with all labels",
+    "capymoa-slda": "CapyMOA, SLDA",
+    "capymoa-arf": "CapyMOA, adaptive random forest",
+    "river-arf": "river, adaptive random forest with ADWIN",
+    "replay-nothing": "network from scratch, replay, nothing is done",
+    "replay-realigned": "network from scratch, replay, `amr-plus`",
+    "replay-all": "network from scratch, relearned and rehearsed with all labels",
+}
+
+
+class Runs:
+    """Saved runs by stream, arm and labels of a drifted class."""
+
+    def __init__(self, outcomes: Sequence[Outcome]) -> None:
+        self._runs: dict[tuple[str, str, int], dict[int, Outcome]] = {}
+        for each in outcomes:
+            self._runs.setdefault((each.stream, each.arm, each.fresh), {})[each.seed] = each
+
+    def of(self, stream: str, arm: str, fresh: int) -> dict[int, Outcome]:
+        """By seed."""
+        return self._runs.get((stream, arm, fresh), {})
+
+    def levels(self, stream: str, arm: str) -> list[int]:
+        """The labels of a drifted class for which there are runs enough."""
+        found = [
+            fresh
+            for (name, kind, fresh), runs in self._runs.items()
+            if (name, kind) == (stream, arm) and len(runs) >= FEWEST
+        ]
+        return sorted(found, key=lambda fresh: float("inf") if fresh < 0 else fresh)
+
+
+def points(stream: str, run: Outcome) -> float:
+    """What counts on a stream."""
+    return run.faa if stream in CLASS_INCREMENTAL else run.accuracy
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """The mean and the half width of its 95 % interval."""
+    spread = float(np.std(values, ddof=1)) / len(values) ** 0.5
+    return float(np.mean(values)), float(stats.t.ppf(0.975, len(values) - 1)) * spread
+
+
+def _shown(values: Sequence[float], form: str = ".1f") -> str:
+    mean, half = interval(values)
+    return f"{mean:{form}} ± {half:.1f}"
+
+
+def table(runs: Runs, stream: str) -> str:
+    """All arms of a stream at the levels at which they are compared."""
+    lines = [
+        "| | accuracy | above doing nothing | labels: adaptation | monitoring | drifts found | seeds |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    idle = runs.of(stream, "nothing", 0)
+    for arm, name in ARMS.items():
+        for fresh in runs.levels(stream, arm):
+            if fresh > 0 and fresh not in COURSES[stream].compared:
+                continue
+            here = runs.of(stream, arm, fresh)
+            both = sorted(set(here) & set(idle))
+            gains = [points(stream, here[s]) - points(stream, idle[s]) for s in both]
+            tested = arm in ("realigned", "by-class", "added", "all")
+            drifts = [each.found + each.missed + each.untestable for each in here.values()]
+            lines.append(
+                f"| {name} | {_shown([points(stream, each) for each in here.values()])} | "
+                + (_shown(gains, "+.1f") if arm != "nothing" and len(both) >= FEWEST else "")
+                + f" | {_mean(here, 'adaptation')} | {_mean(here, 'monitoring')} | "
+                + (f"{_mean(here, 'found')} of {np.mean(drifts):.0f}" if tested else "")
+                + f" | {len(here)} |"
+            )
+    return "\n".join(lines)
+
+
+def _mean(runs: dict[int, Outcome], name: str) -> str:
+    return f"{np.mean([getattr(each, name) for each in runs.values()]):,.0f}"
+
+
+def page(text: str, runs: Runs) -> str:
+    """The text of the page with its tables renewed."""
+    for stream in COURSES:
+        begin, end = f"<!-- {stream} -->", f"<!-- end of {stream} -->"
+        if begin not in text:
+            continue
+        before, _, rest = text.partition(begin)
+        text = f"{before}{begin}\n{table(runs, stream)}\n{end}{rest.partition(end)[2]}"
+    return text
+
+
+# The figure: three curves of each stream. Name, arms in the order of their labels, colour, marker.
+CURVES = (
+    ("frozen features or vectors, realigned", ("nothing", "realigned", "all"), "#0072B2", "o"),
+    ("frozen features or vectors, nothing dropped", ("nothing", "added"), "#E69F00", "s"),
+    (
+        "network from scratch, replay",
+        ("replay-nothing", "replay-realigned", "replay-all"),
+        "#000000",
+        "^",
+    ),
+)
+
+
+def curve(runs: Runs, stream: str, arms: Sequence[str]) -> list[tuple[float, float, float]]:
+    """Labels for adaptation, accuracy and the half width of its interval, by labels."""
+    found = []
+    for arm in arms:
+        for fresh in runs.levels(stream, arm):
+            here = runs.of(stream, arm, fresh).values()
+            labels = float(np.mean([each.adaptation for each in here]))
+            found.append((labels, *interval([points(stream, each) for each in here])))
+    if stream == "pacs-frozen-cd" and "replay-all" in arms:
+        found += _pacs_from_scratch()
+    return sorted(found)
+
+
+def _pacs_from_scratch() -> list[tuple[float, float, float]]:
+    """What `beyond.py` measured on the same stream from scratch."""
+    cell = [each for each in beyond_outcomes.saved(beyond_outcomes.RESULTS) if "pacs" in each.cell]
+    found = []
+    for adaptation in (BEYOND, CONTROL):
+        here = [each for each in cell if each.adaptation == adaptation and each.budget is None]
+        labels = float(np.mean([each.labels for each in here]))
+        found.append((labels, *interval([each.faa for each in here])))
+    return found
+
+
+def draw(runs: Runs, file: Path) -> None:
+    """Accuracy against labels on every stream that has been measured."""
+    streams = [
+        name
+        for name in TITLES
+        if len(curve(runs, name, CURVES[0][1])) > 1 and name != "iwildcam-random-split"
+    ]
+    columns = 2
+    rows = -(-len(streams) // columns)
+    with mpl.rc_context(style.RC):
+        figure = Figure(figsize=(7.4, 2.3 * rows + 0.7), layout="constrained")
+        grid = figure.subplots(rows, columns, squeeze=False).ravel()
+        for axes, stream in zip(grid, streams, strict=False):
+            _panel(axes, runs, stream)
+        for axes in grid[len(streams) :]:
+            axes.set_axis_off()
+        named: dict[str, Any] = {}
+        for axes in grid[: len(streams)]:
+            handles, names = axes.get_legend_handles_labels()
+            named |= dict(zip(names, handles, strict=True))
+        figure.supxlabel("labels for adaptation, from none to all", fontsize=9)
+        figure.supylabel("accuracy, percent", fontsize=9)
+        figure.legend(
+            list(named.values()), list(named), loc="outside upper center", ncols=1, frameon=False
+        )
+        figure.savefig(file, dpi=160, facecolor="white")
+
+
+def _panel(axes: Axes, runs: Runs, stream: str) -> None:
+    for name, arms, colour, marker in CURVES:
+        if found := curve(runs, stream, arms):
+            labels, mean, half = zip(*found, strict=True)
+            axes.errorbar(
+                labels, mean, yerr=half, color=colour, marker=marker, ms=4, lw=1.4, label=name
+            )
+    axes.set_xscale("symlog", linthresh=10)
+    axes.set_xlim(left=-1)
+    _, most = axes.get_xlim()
+    ticks = [0, *(10**power for power in range(1, 5) if 10**power <= most)]
+    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_title(TITLES[stream], fontsize=9, loc="left")
+
+
+def main() -> None:
+    runs = Runs(saved())
+    PAGE.write_text(page(PAGE.read_text(), runs))
+    draw(runs, FIGURE)
+    print(f"wrote {PAGE.relative_to(ROOT)} and its figure")
+
+
+if __name__ == "__main__":
+    main()
