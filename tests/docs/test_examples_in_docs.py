@@ -365,7 +365,7 @@ def test_a_loop_under_a_process_group(
 ) -> None:
     """With one process; tests/test_distributed.py compares several."""
     join = torch.distributed.init_process_group
-    alone = {"init_method": f"file://{tmp_path}/group", "rank": 0, "world_size": 1}
+    alone: dict[str, Any] = {"init_method": f"file://{tmp_path}/group", "rank": 0, "world_size": 1}
     monkeypatch.setattr(
         torch.distributed, "init_process_group", lambda backend: join(backend, **alone)
     )
