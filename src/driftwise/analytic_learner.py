@@ -328,12 +328,18 @@ class AnalyticLearner:
         """Remove what given samples, or all samples of a class, brought.
 
         What is left equals statistics that never saw them, to rounding: the classifier, too, since
-        it follows from the statistics. A scaling of the vectors that was fitted before stays.
+        it follows from the statistics. A scaling of the vectors that was fitted before stays, unless
+        it is still being fitted.
         """
         if (samples is None) == (label is None):
             raise UserError("give either samples or a label to forget")
         if samples is not None:
+            is_counted = self._versions["learned"] == self.statistics.version
             self.statistics.remove(self._features(samples.images), samples.labels)
+            if self._first is not None and is_counted:  # the others are counted anew
+                self._first = _without(self._first, self._vectors(samples.images), samples.labels)
+                self._versions["learned"] = self.statistics.version
+                self._lag = math.inf
         elif label is not None:
             self.statistics.forget(label)
             self._known.discard(label)
@@ -409,3 +415,15 @@ class AnalyticLearner:
         self.steps = state["steps"]
         self._known = set(state["known"])
         self._in_first_epoch = state["in_first_epoch"] is True
+
+
+def _without(
+    first: tuple[Tensor, Tensor], vectors: Tensor, labels: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Vectors and labels but for those given, which may differ from them by rounding."""
+    is_kept = torch.ones(len(first[1]), dtype=torch.bool)
+    for vector, label in zip(vectors, labels, strict=True):
+        distance = (first[0] - vector).square().sum(dim=1)
+        distance[~is_kept | (first[1] != label)] = torch.inf
+        is_kept[distance.argmin()] = False
+    return first[0][is_kept], first[1][is_kept]

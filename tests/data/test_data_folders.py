@@ -199,3 +199,9 @@ def test_differing_sizes_are_refused_with_the_way_out_and_a_size_is_that_way(
         read_folder(root, size=0)
     with pytest.raises(UserError, match=r"a/1.png: expected 6 x 6 [^;]*$"):
         read_folder(root, size=6, fit="exact")
+
+
+def test_a_folder_of_tables_is_refused_with_the_name_of_a_file(tmp_path: Path) -> None:
+    np.save(tmp_path / "embeddings.npy", np.zeros((2, 3)))
+    with pytest.raises(UserError, match=r"for feature vectors name the file, .*embeddings\.npy"):
+        list_folder(tmp_path)

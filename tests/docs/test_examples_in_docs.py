@@ -168,6 +168,8 @@ def test_a_table_is_run_by_the_commands_of_the_page(capsys: pytest.CaptureFixtur
         assert cli.command([*words, "--quiet"]) == 0
     assert result_of("runs/gas")["faa"] > 90
     assert result_of("runs/gas")["labels"]["adaptation"] == 2 * 4 * 5
+    compared = [result_of(f"runs/gas-compared/{name}-seed0") for name in ("vanilla", "amr")]
+    assert compared[0]["faa"] < 60 < 90 < compared[1]["faa"]
     assert result_of("runs/gas-er/amr-seed0")["drift_events"][0]["transform"] == "shift"
     assert result_of("runs/digits-features")["config"]["frozen_encoder"] == "random"
     capsys.readouterr()
@@ -241,6 +243,7 @@ def small_network() -> nn.Module:
     "for x, y in stream",
     "fit_reference",
     "def ask(request)",
+    "def notify(request)",
     "in readings",
     "encoder=embed",
     'live.on("drifted"',
@@ -271,6 +274,10 @@ def test_the_examples_of_the_live_page(monkeypatch: pytest.MonkeyPatch) -> None:
     exec(block(page, "def ask(request)"), names)
     request = types.SimpleNamespace(images=x[:2])
     assert names["ask"](request) == [0, 0]
+    exec(block(page, "def notify(request)"), names)
+    assert names["live"].waiting == ()
+    assert "images" not in repr(names["request"])
+    assert names["live"].counters.count("driftwise_adaptations_total 1\n") == 1
     exec(block(page, "for x, y in stream"), names)
     live = names["live"]
     assert live.num_samples == 600
@@ -350,3 +357,18 @@ def test_the_examples_of_frozen_encoders(
     assert torch.allclose(features.sum(1), torch.tensor(2.0))
     assert cache.folder is not None
     assert cache.folder.parent == tmp_path / "cache" / "embeddings"
+
+
+@executes("docs/distributed.md", "init_process_group")
+def test_a_loop_under_a_process_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With one process; tests/test_distributed.py compares several."""
+    join = torch.distributed.init_process_group
+    alone: dict[str, Any] = {"init_method": f"file://{tmp_path}/group", "rank": 0, "world_size": 1}
+    monkeypatch.setattr(
+        torch.distributed, "init_process_group", lambda backend: join(backend, **alone)
+    )
+    run_block("docs/distributed.md", "init_process_group")
+    assert [line[0] for line in capsys.readouterr().out.splitlines()] == list("12345")
+    assert not torch.distributed.is_initialized()

@@ -55,7 +55,7 @@ WRONG: list[tuple[Any, Any, str]] = [
     ([np.ma.masked_equal(np.ones(6), 1)] * 3, None, "a masked array hides"),
     (torch.empty(3, 6, device="meta"), None, "which has no values"),
     (torch.ones(2, 6).to_sparse(), None, "to_dense()"),
-    (X, ["a", "b", "c"], "labels are whole numbers"),
+    (X, ["a", "b", "c"], "number the classes, or use LiveClassifier, which takes texts"),
     (X, [0.5, 1, 2], "labels are whole numbers"),
     (X, [np.inf, 1, 2], "labels are at most"),
     (X, WRAPS, "is too large"),

@@ -346,6 +346,10 @@ BAD: dict[str, tuple[Any, str]] = {
         "fresh_samples is a setting of analytic methods",
     ),
     "scaling": (lambda _: LiveLearner(method="slda", scaling="log"), "scaling must be one of"),
+    "scaling of a network": (
+        lambda _: LiveLearner("mlp", method="hybrid", scaling="signed-log"),
+        "scaling is for class statistics without a network; got 'signed-log'",
+    ),
     "shrinkage": (
         lambda _: LiveLearner(method="slda", options={"method": {"shrinkage": 2.0}}),
         "shrinkage must be 0 to 1; got 2.0",

@@ -17,6 +17,7 @@ from driftwise.analytic_learner import AnalyticLearner
 from driftwise.errors import UserError
 from driftwise.memory.statistics import ClassStatistics
 from driftwise.methods.analytic import SLDA, AnalyticMethod, NearestMean, Ridge
+from driftwise.scaling import Scaling
 from driftwise.types import Samples
 
 METHODS = {"ncm": NearestMean(), "slda": SLDA(), "ridge": Ridge(width=30), "plain": Ridge(width=0)}
@@ -128,6 +129,23 @@ def test_forgetting_equals_never_having_seen(method: AnalyticMethod, whole_class
     never = learned(method, samples[~gone])
     torch.testing.assert_close(
         learner.logits(samples.images), never.logits(samples.images), rtol=0, atol=1e-3
+    )
+
+
+def test_a_scaling_goes_on_to_be_fitted_after_some_of_its_samples_were_forgotten() -> None:
+    samples = drawn()
+    learner, never = (AnalyticLearner(SLDA(), scaling=Scaling()) for _ in range(2))
+    learner.observe(samples[:10])
+    learner.forget(samples[:6])
+    assert learner.predictor is learner.network, "not one that knows what was forgotten"
+    never.observe(samples[6:10])
+    torch.testing.assert_close(learner.statistics.counts(), never.statistics.counts())
+    for part in samples[10:].split(40):
+        learner.observe(part)
+        never.observe(part)
+    torch.testing.assert_close(learner.scaling.mean, never.scaling.mean)
+    torch.testing.assert_close(
+        learner.logits(samples.images), never.logits(samples.images), rtol=0, atol=1e-4
     )
 
 
@@ -309,6 +327,13 @@ def with_value(samples: Samples, value: float) -> Samples:
     return replace(samples, images=images)
 
 
+def shared(samples: Samples) -> ClassStatistics:
+    statistics = ClassStatistics(scatter="shared")
+    statistics.add(samples.images, samples.labels)
+    statistics.remove(samples.images[:0], samples.labels[:0])
+    return statistics
+
+
 REFUSED = {
     "nothing to forget": (lambda x: AnalyticLearner(SLDA()).forget(), "either samples or a label"),
     "shrinkage": (lambda x: SLDA(shrinkage=2), "shrinkage must be 0 to 1; got 2"),
@@ -342,6 +367,14 @@ REFUSED = {
     "more than came": (
         lambda x: learned(SLDA(), x[:10]).forget(x),
         "as many as were added",
+    ),
+    "strangers": (
+        lambda x: learned(SLDA(), x).forget(with_value(x, 1e3)[:5]),
+        "expected samples to forget that were learned",
+    ),
+    "strangers, of a shared scatter": (
+        lambda x: shared(x).remove(x.images[:5] + 1e3, x.labels[:5]),
+        "expected samples to forget that were learned",
     ),
     "fresh": (lambda x: AnalyticLearner(SLDA(), fresh_samples=0), "fresh_samples must be"),
 }

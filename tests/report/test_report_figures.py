@@ -14,7 +14,7 @@ from figure_checks import check_drawn_and_uncut, check_no_overlap
 from report_builders import settings_in, small_result, write_run, write_small_comparison
 
 from driftwise.report.cells import Setting
-from driftwise.report.costs import cost_radar
+from driftwise.report.costs import cost_bars, cost_radar
 from driftwise.report.curves import accuracy_over_tasks, pooled_bins
 from driftwise.report.facets import RenderedFigure, lay_out
 from driftwise.report.heat_maps import confusion_shares, contact_sheet, per_class_means
@@ -114,6 +114,13 @@ def test_without_full_relearning_the_radar_says_so(tmp_path: Path) -> None:
     write_run(tmp_path / "run", small_result())
     radar = cost_radar(only_setting(tmp_path), styles_of(["amr"]))
     assert "there is no fr to compare with" in radar.caption
+
+
+def test_a_cost_of_zero_has_an_axis_in_whole_units(tmp_path: Path) -> None:
+    """Class statistics have no counted FLOPs."""
+    write_run(tmp_path / "run", small_result(flops={"train": 0, "detect": 0, "adapt": 0}))
+    bars = cost_bars(only_setting(tmp_path), styles_of(["amr"]))
+    assert bars.figure.axes[2].get_xlim() == (0, 1.25)
 
 
 def test_what_a_run_does_not_hold_is_not_drawn(tmp_path: Path) -> None:

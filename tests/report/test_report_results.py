@@ -20,6 +20,7 @@ def test_each_finished_run_is_a_row_with_its_costs(tmp_path: Path) -> None:
     (tmp_path / "unfinished" / "config.json").write_text("{}")
     found = driftwise.results(tmp_path)
     assert len(found.runs) == 6
+    assert repr(found).startswith("Results(6 runs, ")
     assert [line.split(": ")[1] for line in found.warnings] == [
         "unfinished (no result.json), skipped"
     ]

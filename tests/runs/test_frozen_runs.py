@@ -124,8 +124,10 @@ def test_an_encoder_given_as_an_object_is_needed_again(tmp_path: Path) -> None:
     tests = stream.task(2).tests()
     right = predictor.predict(tests.images) == tests.labels.numpy()
     assert 100 * right.mean() == pytest.approx(found["faa"])
-    with pytest.raises(dw.UserError, match="features were made by the encoder"):
-        dw.load(tmp_path / "run", frozen_encoder=Pooled(3.0))
+    otherwise_scaled = dw.encoders.load(Pooled(), preprocess=lambda images: images.mT.float())
+    for other in (Pooled(3.0), otherwise_scaled):
+        with pytest.raises(dw.UserError, match="features were made by the encoder"):
+            dw.load(tmp_path / "run", frozen_encoder=other)
     with pytest.raises(ValueError, match="expected uint8 images"):
         predictor.predict(tests.images.float())
 

@@ -200,10 +200,10 @@ def test_resume_goes_on_with_the_same_config(tmp_path: Path) -> None:
 
 def test_resume_names_what_differs(tmp_path: Path) -> None:
     folder = started(tmp_path)
-    here = {"method": "er", "lr": 0.03, "detector": {"name": "mmd", "level": 0.05}, "seed": 0}
+    here = {"method": "er", "lr": 0.03, "detector": {"name": "mmd", "level": 0.05}, "seed": 7}
     assert refusal(folder, here, resume=True) == (
         f'{folder} holds a run of another config (lr: 0.1 there, 0.03 here; detector.name: "ks" '
-        'there, "mmd" here; seed: absent there, 0 here); '
+        'there, "mmd" here; seed: 0 there, 7 here); '
         "choose another folder or start anew with overwrite=True"
     )
     assert "(lr: 0.1 there, absent here; detector" in refusal(folder, {"method": "er"}, resume=True)
@@ -222,6 +222,14 @@ def test_other_source_of_custom_parts_is_another_run_and_unreadable_source_alway
     nobody_knows = {**CONFIG, "code_identity": "unreadable"}
     RunFolder.open(folder, nobody_knows, overwrite=True).close()
     assert "cannot be read" in refusal(folder, nobody_knows, resume=True)
+
+
+def test_a_setting_added_since_is_at_its_default_in_a_run_begun_before(tmp_path: Path) -> None:
+    folder = started(tmp_path / "old")
+    assert "precision" not in CONFIG
+    RunFolder.open(folder, {**CONFIG, "precision": "fp32"}, resume=True).close()
+    other = refusal(folder, {**CONFIG, "precision": "bf16"}, resume=True)
+    assert '(precision: "fp32" there, "bf16" here)' in other
 
 
 def test_a_config_that_json_cannot_say_costs_nothing(tmp_path: Path) -> None:

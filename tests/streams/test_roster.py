@@ -259,8 +259,9 @@ def test_a_class_without_images_of_its_domain_is_refused_by_name(share: float) -
     with pytest.raises(UserError) as caught:
         stream_of(script(event, first_domain="photo"), dataset=dataset)
     assert str(caught.value) == (
-        "class 'dog' has no train images of domain 'cartoon', which it is to show; "
-        "add some or leave the class out"
+        "class 'dog' has no train samples of domain 'cartoon', which it is to show; "
+        "add some, leave the class out, or let only classes drift that have samples there: "
+        "scope all-present"
     )
     without = script(EventSpec(task=2, classes=(0,), domain="cartoon"), first_domain="photo")
     assert len(stream_of(without, dataset=dataset).samples("test", [0, 1], 2))

@@ -91,6 +91,20 @@ def test_cumulative_brings_every_known_class_back_in_training() -> None:
     assert stream.task(3).training_classes == (4, 5, 0, 1, 2, 3)
 
 
+def test_domains_that_nothing_names_come_with_a_warning() -> None:
+    data = make_images()
+    tasks = [range(len(data.class_names)), []]
+    (warning,) = class_incremental(data, tasks=tasks, num_drifts=1).warnings
+    first, second = data.domain_names[:2]
+    assert "domains, which are mixed here, and drift is simulated" in warning
+    assert f"first_domain, e.g. {first!r}, and domains, e.g. '{second}" in warning
+    natural = class_incremental(
+        data, tasks=tasks, num_drifts=1, first_domain=first, domains=[second]
+    )
+    assert natural.warnings == ()
+    assert class_incremental(data, tasks=tasks, num_drifts=0).warnings == ()
+
+
 def test_classes_that_do_not_divide_evenly_come_with_a_warning() -> None:
     assert class_incremental(DIGITS, num_tasks=5).warnings == ()
     (warning,) = class_incremental(DIGITS, num_tasks=3).warnings

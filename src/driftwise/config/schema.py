@@ -97,7 +97,8 @@ class Settings:
     """the order in which classes arrive, by number; by default that of the data (Tiny-ImageNet's is
     the order of wnids.txt; docs/own_data.md shows how to sort it)"""
     tasks: tuple[tuple[int, ...], ...] | None = None
-    """the classes of each task by name, as JSON: [[0,1],[2,3,4],[],[5]]"""
+    """the classes of each task by number, as JSON: [[0,1],[2,3,4],[],[5]]; class names of your own
+    data are numbered from 0 in sorted order"""
     num_drifts: int | None = None
     """drift events, spread over the tasks as in the paper"""
     transform: str | None = None

@@ -250,7 +250,7 @@ class _Store:
         places = np.searchsorted(index.keys, keys, side="right") - 1
         rows = index.rows[places]
         # To read beyond the end of a file that somebody has cut off would end the process.
-        in_file = index.mapped.size() // index.features[0].nbytes
+        in_file = min(len(index.features), index.mapped.size() // index.features[0].nbytes)
         hits = np.flatnonzero((places >= 0) & (index.keys[places] == keys) & (rows < in_file))
         features = np.asarray(index.features[rows[hits]])
         intact = [

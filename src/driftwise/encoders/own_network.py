@@ -57,6 +57,8 @@ class OwnEncoder:
         self.identity = None
         if identity is not None:
             self.identity = digest_of_text(self.name, identity)
+            # Runs, detectors and states tell encoders apart by their names.
+            self.name += f" {identity}"
         elif self.networks:
             self.identity = digest_of_values(self.name, network, preprocess)
 

@@ -132,7 +132,9 @@ def labels_from(y: Any, count: int, *, max_label: int) -> Tensor:
         y = y.tolist()
     if isinstance(y, list | tuple):
         y = [UNKNOWN if label is None else label for label in y]
-    labels = _numbers(y, expected)
+    labels = _numbers(
+        y, f"{expected}; number the classes, or use LiveClassifier, which takes texts"
+    )
     if labels.dtype == torch.bool or (isinstance(y, list) and bool in set(map(type, y))):
         raise UserError(f"{expected}; got booleans: give y.astype(int) if 0 and 1 are classes")
     if labels.shape != (count,):

@@ -7,7 +7,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -38,7 +38,7 @@ class Request:
     """the class that has drifted"""
     ids: np.ndarray
     """int64 (samples,): identify samples whose labels come later, see `LiveLearner.answer`"""
-    images: np.ndarray
+    images: np.ndarray = field(repr=False)
     """as they came, (samples, ...)"""
     predicted: np.ndarray
     """int64 (samples,): the predicted classes"""

@@ -148,6 +148,11 @@ def settings_from(
     of_run = {name: value for name, value in settings.items() if name not in own}
     if backbone is None:  # an analytic method
         of_run.pop("buffer_size", None)
+    elif of_run.get("scaling") is not None:
+        raise UserError(
+            f"scaling is for class statistics without a network; got {of_run['scaling']!r}: leave it "
+            "out, and let normalise bring a network's inputs to one scale"
+        )
     elif of_run.get("preset", "auto") == "auto":
         of_run = {"optimiser": "adam", "normalise": not network_given, **of_run}
     if of_run.get("optimiser") in ADAM_RATES and of_run.get("lr") is None:

@@ -140,6 +140,8 @@ class ClassStatistics:
     def remove(self, vectors: Tensor, labels: Tensor) -> None:
         """Undo `add` of these very samples; a class without samples is gone."""
         self._check(vectors, labels)
+        if not len(labels):
+            return
         wanted = {label: int((labels == label).sum()) for label in torch.unique(labels).tolist()}
         for label, count in wanted.items():
             held = self._classes[label].count if label in self._classes else 0.0
@@ -148,7 +150,8 @@ class ClassStatistics:
                     f"expected at most {held:g} samples of class {label}, as many as were added; "
                     f"got {count} to forget"
                 )
-        self.version += 1
+        shared = None if self._shared is None else self._shared.clone()
+        changed: dict[int, Moments] = {}
         for label, count in wanted.items():
             old = self._classes[label]
             left = old.count - count
@@ -156,13 +159,18 @@ class ClassStatistics:
             mean = old.mean - deviations.sum(dim=0) / max(left, 1.0)
             removed = torch.cat([deviations, max(left, 0.0) ** 0.5 * (mean - old.mean)[None]])
             scatter = old.scatter
-            if self.kind == "shared":
-                self._add_shared(removed, sign=-1.0)
+            if shared is not None:
+                shared.addmm_(removed.T, removed, alpha=-1.0)
             if scatter is not None:
                 scatter = scatter - removed.T @ removed
-            self._classes[label] = Moments(count=left, mean=mean, scatter=scatter)
-            if left < 1e-9:
-                del self._classes[label]
+                _refuse_strangers(vectors, self._scatter(label), scatter)
+            changed[label] = Moments(count=left, mean=mean, scatter=scatter)
+        if shared is not None and self._shared is not None:
+            _refuse_strangers(vectors, self._shared, shared)
+        self.version += 1
+        self._shared = shared
+        self._classes |= changed
+        self._classes = {c: each for c, each in self._classes.items() if each.count >= 1e-9}
 
     def scale(self, label: int, factor: float) -> None:
         """Count every sample of a class as `factor` of one; 0 drops the class.
@@ -338,3 +346,14 @@ class ClassStatistics:
         total, most = before + scatter, float(len(scatter))
         weight = min(1.0, most / (known + freedom))
         self._prior = (weight * total, weight * (known + freedom))
+
+
+def _refuse_strangers(vectors: Tensor, before: Tensor, after: Tensor) -> None:
+    """UserError if what is left of a scatter is none: the vectors were no part of it."""
+    # Rounding, also that of an encoder in single precision, is far below.
+    slack = 1e-3 * before.diagonal().mean() + 1e-9 * vectors.double().square().mean() + 1e-30
+    if torch.linalg.cholesky_ex(after + slack * torch.eye(len(after), dtype=after.dtype)).info:
+        raise UserError(
+            "expected samples to forget that were learned, with the labels they had then; these lie "
+            "too far from their classes to be among what is kept of them"
+        )

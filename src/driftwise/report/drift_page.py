@@ -272,7 +272,7 @@ def _promise(report: Mapping[str, Any]) -> str:
         f"{_capital(encoder_line(report))}.",
     ]
     if is_vectors(report):
-        sentences.append(f"Scaling {report['scaling']}, fitted to the reference.")
+        sentences.append(f"Scaling {report['scaling']}.")
     if report.get("self_check") is not None:
         sentences.append(_capital(measured_false_alarms(report)))
     return " ".join(sentences)

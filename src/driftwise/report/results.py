@@ -37,6 +37,11 @@ class Results:
     warnings: tuple[str, ...] = ()
     """what was left out: runs that are unfinished or damaged"""
 
+    def __repr__(self) -> str:
+        """How much there is; the rows are many."""
+        sizes = (f"{len(self._rows(name))} {name}" for name in ("runs", "accuracy", "verdicts"))
+        return f"Results({', '.join(sizes)}, {len(self.warnings)} warnings)"
+
     def to_pandas(self, table: str = "runs") -> Any:
         """One of the tables as a pandas data frame."""
         return _module("pandas").DataFrame(self._rows(table))

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from driftwise.config.custom import NO_SOURCE
+from driftwise.config.schema import RunConfig
 from driftwise.errors import RunFailure, UserError
 from driftwise.files import (
     CHECKSUMS,
@@ -579,7 +580,10 @@ def _refuse_unless_resumed(path: Path, config: Mapping[str, JSON], *, resume: bo
 
 def refuse_other_config(path: Path, config: Mapping[str, JSON]) -> None:
     """UserError that names what differs, if the run in a folder has another config."""
-    differences = list(_differences(read_config(path), config))
+    # A setting that a later version has added is at its default in a run begun before.
+    there = read_config(path)
+    there |= {k: v for k, v in _defaults().items() if k in config and k not in there}
+    differences = list(_differences(there, config))
     if len(differences) > 5:  # one line must hold them
         differences[5:] = [f"and {len(differences) - 5} more"]
     if differences:
@@ -587,6 +591,11 @@ def refuse_other_config(path: Path, config: Mapping[str, JSON]) -> None:
             f"{path} holds a run of another config ({'; '.join(differences)}); "
             "choose another folder or start anew with overwrite=True"
         )
+
+
+@functools.cache
+def _defaults() -> Mapping[str, JSON]:
+    return RunConfig().to_json()
 
 
 def _differences(

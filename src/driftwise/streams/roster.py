@@ -123,9 +123,10 @@ class Roster:
             here = [int(counts[label * self._num_domains + numbers[name]]) for name in names]
             if 0 in here:
                 raise UserError(
-                    f"class {class_names[label]!r} has no {part} images of domain "
+                    f"class {class_names[label]!r} has no {part} samples of domain "
                     f"{names[here.index(0)]!r}, which it is to show; "
-                    f"add some or leave the class out"
+                    "add some, leave the class out, or let only classes drift that have samples there: "
+                    "scope all-present"
                 )
             if self._schedule.mixes_domains(label):
                 most[label] = min(here)

@@ -162,6 +162,12 @@ def class_incremental(
         max_per_class=max_per_class,
     )
     warnings = shortages(data, parts, [label for task in classes for label in task])
+    if len(data.domain_names) > 1 and first_domain is None and schedule.events:
+        first, *others = data.domain_names
+        warnings += (
+            f"the data have {len(others) + 1} domains, which are mixed here, and drift is simulated; for "
+            f"natural drift give first_domain, e.g. {first!r}, and domains, e.g. {','.join(others[:3])!r}",
+        )
     sizes = [len(task) for task in classes]
     if tasks is None and len(set(sizes)) > 1:
         larger = sizes.count(max(sizes))

@@ -20,6 +20,8 @@ from torch import Tensor
 
 from driftwise import rng
 from driftwise.allocation import allocate
+from driftwise.encoders import OwnEncoder
+from driftwise.encoders.digests import identity_of
 from driftwise.errors import UserError
 from driftwise.scaling import Scaling
 from driftwise.streams import transforms, vector_transforms
@@ -42,7 +44,10 @@ class MakesFeatures(Protocol):
 def name_of(encoder: MakesFeatures) -> str:
     """What a frozen encoder is, exactly: of a pretrained one, a digest of its weights included."""
     own = getattr(encoder, "encoder", encoder)
-    return str(getattr(own, "name", type(own).__name__))
+    name = str(getattr(own, "name", type(own).__name__))
+    # The name of a network of one's own has its weights, and not what else it computes with.
+    identity = identity_of(own) if isinstance(own, OwnEncoder) else None
+    return name if identity is None else f"{name} {identity[:12]}"
 
 
 def refuse_other_encoder(name: str, encoder: MakesFeatures) -> None:

@@ -219,18 +219,18 @@ SCALES: Mapping[str, Scale] = {
             "fmnist-cd": 6_000,
             "cifar10-cd": 10_000,
             "cifar100-cd": 10_000,
-            "tinyimagenet-cd": 4_000,
+            "tinyimagenet-cd": 2_000,
             "clear10-cd": 2_000,
         },
-        classes={"cifar100-cd": 20, "tinyimagenet-cd": 40},
-        # The images' share of Tiny-ImageNet would leave half a sample of each class.
+        classes={"cifar100-cd": 20, "tinyimagenet-cd": 20},
+        # As many samples of each class as published; the images' share would leave half a sample.
         buffers={"tinyimagenet-cd": 0.1},
         backbones={
             "resnet18": {"width": 16},
             "resnet152": {"width": 16},
             "vit-s": {"dim": 96, "depth": 4, "heads": 3},
         },
-        epochs={"cifar100-cd": 1, "tinyimagenet-cd": 2},
+        epochs={"cifar100-cd": 1, "tinyimagenet-cd": 3},
         max_epochs=3,
         batch_size=10,
     ),

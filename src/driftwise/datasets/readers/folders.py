@@ -11,6 +11,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from driftwise.datasets.readers import columns
 from driftwise.datasets.readers.decode import (
     MAX_SIDE,
     Fit,
@@ -177,7 +178,9 @@ def list_folder(path: Path, layout: Layout = "auto", *, skip_empty: bool = False
     folders = list(_walk(must_be_folder(path)))
     leaves = [folder for folder in folders if folder.images]
     if not leaves:
-        raise UserError(f"no images ({', '.join(SUFFIXES)}) in {path}; expected class/*.jpg")
+        tables = sorted(each.name for kind in columns.SUFFIXES for each in path.glob(f"*{kind}"))
+        hint = f"; for feature vectors name the file, e.g. {path / tables[0]}" if tables else ""
+        raise UserError(f"no images ({', '.join(SUFFIXES)}) in {path}; expected class/*.jpg{hint}")
     if layout == "auto":
         layout = _detect(path, leaves)
     depth = layout.count("/") + 1

@@ -234,7 +234,7 @@ def _numbers(values: np.ndarray, column: str, source: str) -> np.ndarray:
             texts = [each for each in values.ravel().tolist() if not _is_number(each)]
             raise UserError(
                 f"{source}: column {column!r} holds text such as {str(texts[0])[:40]!r} where "
-                "numbers are expected; leave it out or encode it first"
+                "numbers are expected; leave it out (option leave-out) or encode it first"
             ) from error
     with np.errstate(over="ignore"):  # infinite then, and refused
         numbers = values.astype(np.float32, copy=False)
