@@ -124,7 +124,7 @@ def run_all(
 
 def table(stream: Stream, outcomes: Mapping[str, Sequence[Outcome]]) -> str:
     """Accuracy in percent by part, of samples without a label, and labels; means over seeds."""
-    scored = _scored_parts(stream)
+    scored = scored_parts(stream)
     width = max(map(len, NAMES.values()))
     columns = [*(name for name, _ in scored), "all", "± sd", "labels"]
     lines = [" " * width + "".join(f"{name:>12}" for name in columns)]
@@ -177,7 +177,7 @@ def _draw_accuracy(axes: Axes, outcomes: Mapping[str, Sequence[Outcome]], over: 
     """A line per way, mean over seeds, from the least seed to the best; alarms below."""
     styles = style.styles_of(WAYS)
     for way in reversed(WAYS):
-        curves = 100 * np.stack([_smooth(run.hits, over) for run in outcomes[way]])
+        curves = 100 * np.stack([smooth(run.hits, over) for run in outcomes[way]])
         across, line = np.arange(curves.shape[1]), styles[way]
         options = {**line.line_options(), "marker": "", "linewidth": 1.5, "label": NAMES[way]}
         axes.plot(across, curves.mean(axis=0), **options)
@@ -203,13 +203,13 @@ def _draw_asked(axes: Axes, runs: Sequence[Outcome]) -> None:
     axes.set_ylim(bottom=0)
 
 
-def _smooth(hits: np.ndarray, over: int) -> np.ndarray:
+def smooth(hits: np.ndarray, over: int) -> np.ndarray:
     """Mean over the last samples, as many as there are at first."""
     total = np.concatenate([[0], np.cumsum(hits)])
     last = np.arange(1, len(total))
     first = np.maximum(0, last - over)
-    smooth: np.ndarray = (total[last] - total[first]) / (last - first)
-    return smooth
+    means: np.ndarray = (total[last] - total[first]) / (last - first)
+    return means
 
 
 def _labelled_parts(stream: Stream) -> list[tuple[int, int]]:
@@ -218,7 +218,7 @@ def _labelled_parts(stream: Stream) -> list[tuple[int, int]]:
     return [(a, b) for a, b in pairwise(bounds) if stream.given[a:b].all()]
 
 
-def _scored_parts(stream: Stream) -> list[tuple[str, np.ndarray]]:
+def scored_parts(stream: Stream) -> list[tuple[str, np.ndarray]]:
     """Name and scored samples of each part that has any."""
     ends = [*(start for start, _ in stream.parts[1:]), len(stream.labels)]
     found = []

@@ -357,3 +357,18 @@ def test_the_examples_of_frozen_encoders(
     assert torch.allclose(features.sum(1), torch.tensor(2.0))
     assert cache.folder is not None
     assert cache.folder.parent == tmp_path / "cache" / "embeddings"
+
+
+@executes("docs/distributed.md", "init_process_group")
+def test_a_loop_under_a_process_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With one process; tests/test_distributed.py compares several."""
+    join = torch.distributed.init_process_group
+    alone: dict[str, Any] = {"init_method": f"file://{tmp_path}/group", "rank": 0, "world_size": 1}
+    monkeypatch.setattr(
+        torch.distributed, "init_process_group", lambda backend: join(backend, **alone)
+    )
+    run_block("docs/distributed.md", "init_process_group")
+    assert [line[0] for line in capsys.readouterr().out.splitlines()] == list("12345")
+    assert not torch.distributed.is_initialized()

@@ -15,7 +15,10 @@ from serve_tools import CHANGING, batch, open_service, state_of
 
 from driftwise.errors import RunFailure, UserError
 from driftwise.live.engine import BatchOutcome, LiveEngine
+from driftwise.serve import audit
+from driftwise.serve.audit import AuditLog
 from driftwise.serve.service import Conflict, Overloaded, Service, Unavailable
+from driftwise.serve.settings import ServeSettings
 
 SECONDS = 30
 
@@ -256,12 +259,31 @@ def test_a_roll_back_predicts_as_then_and_survives_a_crash(tmp_path: Path) -> No
 
 
 def test_only_the_newest_snapshots_are_kept(tmp_path: Path) -> None:
-    with open_service(tmp_path, max_snapshots=2) as service:
-        for number in range(4):
+    with open_service(tmp_path, max_snapshots=3) as service:
+        for number in range(5):
             feed(service, number, number + 1)
             service.submit("save").result(SECONDS)
-        assert [each["number"] for each in service.snapshots.list()] == [6, 8]
-        assert len(list((tmp_path / "snapshots").iterdir())) == 4
+        assert [each["number"] for each in service.snapshots.list()] == [6, 8, 10]
+        assert len(list((tmp_path / "snapshots").iterdir())) == 6
+
+
+@pytest.mark.parametrize("settings", [{"max_snapshots": 2}, {"rate": 0}, {"max_batch": -1}])
+def test_impossible_settings_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=f"{next(iter(settings))} must be"):
+        ServeSettings(**settings)
+
+
+def test_the_end_of_a_long_audit_log_is_read_without_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = AuditLog(tmp_path / "audit.jsonl")
+    assert log.tail(5) == []
+    for number in range(50):
+        log.append("eva", "test", None, number=number, ids=list(range(100)))
+    assert [each["number"] for each in log.tail(3)] == [47, 48, 49]
+    assert len(log.tail(1)[0]["ids"]) == 50
+    monkeypatch.setattr(audit, "MAX_TAIL", 1000)
+    assert [each["number"] for each in log.tail(50)] == [47, 48, 49]
 
 
 def test_the_log_is_cut_when_the_state_is_saved_by_time(tmp_path: Path) -> None:

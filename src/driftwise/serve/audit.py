@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from driftwise.errors import RunFailure
+from driftwise.files import open_regular, size
 from driftwise.runs.append_log import Journal
 
 MAX_ITEMS = 50
 """of a list in a line"""
+MAX_TAIL = 2**20
+"""bytes that are read to show the last lines, however long the log is"""
 
 
 class AuditLog:
@@ -37,7 +41,14 @@ class AuditLog:
                 self.failures += 1
 
     def tail(self, count: int) -> list[dict[str, Any]]:
-        """The last lines."""
-        with self._lock:
-            lines: list[dict[str, Any]] = self._journal.lines()[-count:]
-        return lines
+        """The last lines, as far as they stand in the last `MAX_TAIL` bytes."""
+        path = self._journal.path
+        try:
+            with self._lock, open_regular(path) as file:
+                file.seek(max(0, size(path) - MAX_TAIL))
+                content = file.read(MAX_TAIL)
+        except FileNotFoundError:
+            return []
+        lines = content.splitlines()[-count:]
+        # The first line may be cut off.
+        return [json.loads(line) for line in lines if line.startswith(b'{"time"')]

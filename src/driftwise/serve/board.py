@@ -43,9 +43,15 @@ class Board:
         self._taken: set[int] = set()
         """answered, but not applied by the learner yet"""
         self._skipped: dict[str, list[int]] = {}
+        self._shown: tuple[object, ...] = ()
+        """what the cards were made of"""
 
     def update(self, requested: Samples, history: History, waiting: Sequence[int]) -> None:
         """Show what is requested now; classes that wait for labels with the greatest harm first."""
+        made_of = (tuple(requested.ids.tolist()), tuple(waiting), history.num_verdicts)
+        if made_of == self._shown:
+            return
+        self._shown = made_of
         harm = {}
         for line in history.verdicts:
             if line["drifted"]:

@@ -22,6 +22,7 @@ class ServeSettings:
     snapshot_seconds: float = 600.0
     """a saved state is kept as a snapshot to roll back to so often"""
     max_snapshots: int = 10
+    """of them are kept, at least 3: a log that is applied again may return to any of the last ones"""
     max_waiting: int = 64
     """batches and labels that wait for the learner; beyond that they are refused for a moment"""
     max_batch: int = 4096
@@ -39,6 +40,8 @@ class ServeSettings:
         for name, value in vars(self).items():
             if isinstance(value, int | float) and value <= 0:
                 raise UserError(f"{name} must be above 0; got {value}")
+        if self.max_snapshots < 3:
+            raise UserError(f"max_snapshots must be at least 3; got {self.max_snapshots}")
 
     def name_of(self, label: int) -> str:
         """How people read a label."""
