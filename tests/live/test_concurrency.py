@@ -390,7 +390,7 @@ def test_forks(tmp_path: Path) -> None:
     for number, (law, script) in enumerate(FORKS.items()):
         parts += [f"FOLDER = Path(sys.argv[1]) / '{number}'", f"print({law!r}, file=sys.stderr)"]
         parts.append(script)
-    search = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    search = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-c", "\n".join(parts), str(tmp_path)],
         env={**os.environ, "PYTHONPATH": search},

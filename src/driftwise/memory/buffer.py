@@ -101,7 +101,8 @@ class ReplayBuffer:
     >>> number = torch.arange(6)
     >>> images = torch.zeros(6, 2, 2, 3, dtype=torch.uint8)
     >>> buffer = ReplayBuffer(4)
-    >>> buffer.offer(Samples(images=images, labels=number % 2, ids=number, concepts=number * 0))
+    >>> samples = Samples(images=images, labels=number % 2, ids=number, concepts=number * 0)
+    >>> kept = buffer.offer(samples)
     >>> len(buffer), buffer.seen, len(buffer.sample(3))
     (4, 6, 3)
     """
