@@ -139,7 +139,7 @@ def kill_and_compare(
     process = start(folder / "killed", port)
     threads = [
         threading.Thread(
-            target=send, args=(driftwise.Client(url, retries=60), name, stop, sent[name])
+            target=send, args=(driftwise.Client(url, retries=10**6), name, stop, sent[name])
         )
         for name in range(clients)
     ]
