@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from browser_tools import Visit, browser
+from browser_tools import Visit, browser, sync_api
 from serve_tools import served
 
 pytest.importorskip("uvicorn")
@@ -87,7 +87,7 @@ def accuracy(visit: Visit) -> int:
 
 def test_drift_appears_people_label_and_accuracy_comes_back(shown: Shown) -> None:
     board = shown.open("/")
-    board.page.wait_for_function("document.getElementById('accuracy').textContent !== '–'")
+    sync_api.expect(board.page.locator("#accuracy")).not_to_have_text("–")
     assert accuracy(board) >= 90
     shown.demo.start(shown.service)
     board.page.wait_for_selector("#waiting:not([hidden])", timeout=1000 * SECONDS)
@@ -147,7 +147,7 @@ def test_a_labeller_logs_in_with_a_token(browser: Browser, tmp_path: Path) -> No
         visit.page.keyboard.press("Enter")
         visit.page.wait_for_url(f"{url}/")
         visit.page.goto(f"{url}/inbox")
-        visit.page.wait_for_function("document.getElementById('open').textContent === '0'")
+        sync_api.expect(visit.page.locator("#open")).to_have_text("0")
         visit.page.locator("#logout").click()
         visit.page.wait_for_url(f"{url}/login")
         assert visit.complaints == []
