@@ -11,12 +11,13 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from driftwise import AnalyticLearner, HybridLearner, LiveLearner
 from driftwise.distributed import Group
 from driftwise.errors import UserError
 from driftwise.learner import Learner, TrainSettings
 from driftwise.memory import ReplayBuffer, ReplicatedBuffer, ShardedBuffer
 from driftwise.memory.policies import Balanced, Policy, Reservoir
-from driftwise.methods import CLSER, ER, ERACE, SER, DERpp, Method
+from driftwise.methods import CLSER, ER, ERACE, SER, SLDA, DERpp, Method
 from driftwise.models import MLP, seeded
 from driftwise.testing import same
 from driftwise.types import Extras, Samples
@@ -188,6 +189,12 @@ def main() -> None:
     keeps_its_share(groups[0])
     with pytest.raises(UserError, match="need one buffer together"):
         Learner(MLP(input_shape=(1, 2, 3), num_classes=4), ER(), buffer=ReplayBuffer(5))
+    with pytest.raises(
+        UserError, match=r"live learner works in one process; this one is rank \d of 4"
+    ):
+        LiveLearner("mlp").observe(batch(0).images.numpy(), batch(0).labels.numpy())
+    with pytest.raises(UserError, match="hybrid learner works in one process"):
+        HybridLearner(AnalyticLearner(SLDA()), None)  # type: ignore[arg-type]
     for method in METHODS:
         learner_like_one_process(method, groups[0], last=7)
     learner_like_one_process(ER, groups[0], last=2)

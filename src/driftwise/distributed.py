@@ -74,6 +74,14 @@ class Group:
         if self.size > 1 and dist.get_backend(group) == "nccl":
             self._device = torch.device("cuda", torch.cuda.current_device())
 
+    def refuse_several(self, what: str) -> None:
+        """UserError where there are other processes, for what works in one alone."""
+        if self.size > 1:
+            raise UserError(
+                f"{what} works in one process; this one is rank {self.rank} of {self.size}: make it "
+                "where no process group of torch.distributed is initialised"
+            )
+
     def share(self, count: int, rank: int | None = None) -> slice:
         """Which of `count` samples a process takes: neighbours, as evenly as possible.
 

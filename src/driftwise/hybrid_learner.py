@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from driftwise.analytic_learner import UNSEEN, AnalyticLearner, StatisticsMemory
+from driftwise.distributed import Group
 from driftwise.errors import UserError
 from driftwise.learner import Learner
 from driftwise.memory import AnyBuffer
@@ -142,6 +143,7 @@ class HybridLearner:
             temperature: by which the log-probabilities of the statistics are divided before those
                 of the network are added; they are too sure, the more so the more features.
         """
+        Group().refuse_several("a hybrid learner")
         _check_temperature(temperature)
         self.analytic = analytic
         self.trained = trained

@@ -25,6 +25,7 @@ from driftwise.detect import (
     Monitor,
 )
 from driftwise.detect.base import KnownLabels
+from driftwise.distributed import Group
 from driftwise.encoders.encoding_cache import Cached
 from driftwise.errors import UserError
 from driftwise.learner import Learner
@@ -75,6 +76,7 @@ def build_learner(
     statistics: InputStatistics,
 ) -> Learner:
     """A learner for samples like the `first` ones and a number of classes."""
+    Group().refuse_several("a live learner")
     shape, dtype = tuple(first.images.shape[1:]), first.images.dtype
     learner = make_learner(
         config,
