@@ -1,11 +1,12 @@
 """Streaming LDA here and in Avalanche: the same features in the same order, accuracy and time.
 
-    python benchmarks/bench_slda.py [--stream pacs-frozen-cd] [--samples 2000] [--batch-size 32]
+    python benchmarks/bench_slda.py [--stream pacs-frozen-cd] [--samples 2000] [--batch-size 32] [--splits 5]
                                     [--environment FOLDER]
 
 Avalanche updates its statistics sample by sample, whatever the batch; only these updates are timed, not
 its loaders and loops. Ours are timed through `AnalyticLearner.observe`, in batches and one by one. Both
-run on one thread, in turns. Predictions are made after the last sample.
+run on one thread, in turns. Predictions are made after the last sample. Differences of accuracy are
+paired by split, with their 95 % interval.
 """
 
 from __future__ import annotations
@@ -19,9 +20,13 @@ import tempfile
 import time
 import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+
+if TYPE_CHECKING:
+    from driftwise.types import Dataset
 
 
 def avalanche_side(file: Path, shrinkage: float) -> None:
@@ -73,7 +78,9 @@ def main() -> None:
     parser.add_argument("--stream", default="pacs-frozen-cd")
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--splits", type=int, default=5, help="draws of samples and tests, two at least"
+    )
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--environment", type=Path)
     options = parser.parse_args()
@@ -86,43 +93,67 @@ def main() -> None:
     from natural import data_of
 
     data = data_of(options.stream)
-    order = np.random.default_rng(0).permutation(len(data.labels))
-    learn, test = order[: options.samples], order[options.samples : options.samples + 2000]
-    arrays = {
+    python = python_of(options.environment or ENVIRONMENT)
+    rows = [
+        compared(python, split_of(data, options.samples, seed), options.batch_size, shrinkage)
+        for seed in range(options.splits)
+    ]
+    theirs = np.array([row["Avalanche"] for row in rows])
+    for name in rows[0]:
+        here = np.array([row[name] for row in rows])
+        times, gains = theirs[:, 0] / here[:, 0], here[:, 1] - theirs[:, 1]
+        print(
+            f"{name:20} {1e3 * here[:, 0].mean() / options.samples:7.3f} ms a sample,"
+            f" {times.mean():6.1f} times as fast ({times.min():.1f} to {times.max():.1f}),"
+            f" {here[:, 1].mean():.2f} %, {gains.mean():+.2f} ± {half_width(gains):.2f} points"
+        )
+
+
+def split_of(data: Dataset, samples: int, seed: int) -> dict[str, np.ndarray]:
+    """Samples to learn, in their order, and 2,000 tests: another draw for each seed."""
+    order = np.random.default_rng(seed).permutation(len(data.labels))
+    learn, test = order[:samples], order[samples : samples + 2000]
+    return {
         "x": np.ascontiguousarray(data.images[learn], dtype=np.float32),
         "y": data.labels[learn],
         "test_x": np.ascontiguousarray(data.images[test], dtype=np.float32),
         "test_y": data.labels[test],
     }
-    python = python_of(options.environment or ENVIRONMENT)
+
+
+def compared(
+    python: Path, arrays: dict[str, np.ndarray], batch: int, shrinkage: float
+) -> dict[str, tuple[float, float]]:
+    """Seconds and accuracy of everybody on one split."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "samples.npz"
         np.savez(file, allow_pickle=False, **arrays)
-        for _ in range(options.rounds):
-            said = subprocess.run(
-                [str(python), __file__, "--worker", str(file)],
-                capture_output=True,
-                text=True,
-                check=True,
-                env={"OMP_NUM_THREADS": "1"},
-            ).stdout
-            theirs = json.loads(said.splitlines()[-1])
-            print(
-                f"Avalanche              {1e3 * theirs['seconds'] / len(learn):7.3f} ms a sample,"
-                f" {theirs['accuracy']:.2f} %"
-            )
-            for name, fraction, batch in (
-                ("ours, batches", shrinkage, options.batch_size),
-                ("ours, one by one", shrinkage, 1),
-                ("ours, own shrinkage", None, options.batch_size),
-            ):
-                seconds, accuracy = ours(arrays, fraction, batch)
-                times = theirs["seconds"] / seconds
-                print(
-                    f"{name:22} {1e3 * seconds / len(learn):7.3f} ms a sample, {accuracy:.2f} %,"
-                    f" {times:.1f} times as fast",
-                    flush=True,
-                )
+        said = subprocess.run(
+            [str(python), __file__, "--worker", str(file)],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"OMP_NUM_THREADS": "1"},
+        ).stdout
+    theirs = json.loads(said.splitlines()[-1])
+    row = {
+        "Avalanche": (theirs["seconds"], theirs["accuracy"]),
+        "ours, batches": ours(arrays, shrinkage, batch),
+        "ours, one by one": ours(arrays, shrinkage, 1),
+        "ours, own shrinkage": ours(arrays, None, batch),
+    }
+    for name, (seconds, accuracy) in row.items():
+        print(f"  {name:20} {seconds:8.3f} s {accuracy:6.2f} %", flush=True)
+    return row
+
+
+def half_width(values: np.ndarray) -> float:
+    """Of the 95 % interval of the mean."""
+    from scipy import stats
+
+    spread = float(np.std(values, ddof=1)) / len(values) ** 0.5
+    quantile = float(stats.t.ppf(0.975, len(values) - 1))
+    return float(quantile * spread)
 
 
 if __name__ == "__main__":

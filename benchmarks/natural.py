@@ -70,6 +70,9 @@ class Course:
     scaling: str = "standard"
     groups: bool = True
     """whether bursts of frames stay together"""
+    simulated: bool = False
+    """whether drift changes images, before the encoder sees them"""
+    max_per_class: int | None = None
 
 
 EFFICIENTNET, MINILM = "efficientnet", "sentence-transformers:all-MiniLM-L6-v2"
@@ -92,6 +95,14 @@ COURSES: dict[str, Course] = {
     "electricity": Course(benchmark="electricity", compared=(20,), more=(5, 50, 200)),
     "outdoor": Course(benchmark="outdoor", compared=(10,), more=(2, 5, 20)),
     "spam": Course(benchmark="spam", compared=(20,), more=(5, 50, 100), encoder=MINILM),
+    # Every seed has images of its own to encode: 20 of the 500 of a class are affordable.
+    "cifar100-frozen-cd": Course(
+        benchmark="cifar100-frozen-cd",
+        compared=(5,),
+        encoder=EFFICIENTNET,
+        simulated=True,
+        max_per_class=20,
+    ),
 }
 ARMS = ("nothing", "realigned", "by-class", "known", "added", "window", "all")
 SCRATCH = {
@@ -184,7 +195,7 @@ def data_of(name: str, *, raw: bool = False) -> Dataset:
     """
     course = COURSES[name]
     data = library.load(course.benchmark)
-    if course.encoder is not None and not raw:
+    if course.encoder is not None and not raw and not course.simulated:
         encoder = encoders.load(course.encoder)
         samples = data.images if data.images.ndim == 1 else torch.from_numpy(data.images)
         features = encoders.EmbeddingCache(encoder).features(samples).numpy()
@@ -207,6 +218,8 @@ def stream_of(name: str, seed: int) -> dw.streams.Stream:
         reference="fingerprint",
         batch_size=256,
         scaling=course.scaling,  # type: ignore[arg-type]
+        encoder=course.encoder if course.simulated else None,
+        max_per_class=course.max_per_class,
         **preset_of(name),
     )
 
