@@ -1,6 +1,7 @@
 """What is done when classes have drifted: nothing, relearn them, or realign the replay buffer."""
 
 from driftwise.adapt.base import Adaptation
+from driftwise.adapt.by_gain import SpendByGain
 from driftwise.adapt.compose import ComposeOptions, compose
 from driftwise.adapt.hysteresis import Hysteresis
 from driftwise.adapt.partial import PartialRealign
@@ -22,6 +23,7 @@ __all__ = [
     "RecurringConcepts",
     "Rehearsal",
     "Relearn",
+    "SpendByGain",
     "Vanilla",
     "compose",
     "diverse",

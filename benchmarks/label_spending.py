@@ -1,0 +1,126 @@
+"""Labels where they bring most: one budget, spent in five ways on Yearbook and PACS.
+
+    DRIFTWISE_DATA=... python benchmarks/label_spending.py [--only yearbook] [--seeds 0 1 2]
+
+The streams and settings are those of examples/yearbook.py and examples/pacs.py. The budget of all ways is
+what `amr` asks for with the same seed:
+
+    amr       realignment where drift is found
+    gain      `amr-gain`: expected gain in accuracy per label, over all checked classes
+    evenly    random samples
+    oracle    random ones among the samples that the learner without labels gets wrong
+    vanilla   no labels
+
+Accuracy is that of predictions before learning. A finished run is a line of results/label_spending.csv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "examples"))
+
+import pacs  # noqa: E402
+import showing  # noqa: E402
+import yearbook  # noqa: E402
+
+RESULTS = ROOT / "results" / "label_spending.csv"
+COLUMNS = ("stream", "way", "seed", "labels", "accuracy")
+WAYS = ("amr", "vanilla", "gain", "evenly", "oracle")
+
+
+def captured(module: Any, seeds: list[int]) -> tuple[Any, dict[str, Any]]:
+    """The stream of each seed and the settings of an example, which is stopped before it runs."""
+    found: dict[str, Any] = {}
+
+    class Stop(Exception):
+        pass
+
+    def take(stream_of: Any, _: Any, **settings: Any) -> None:
+        found.update(stream_of=stream_of, settings=settings)
+        raise Stop
+
+    module.run_all, original = take, module.run_all
+    try:
+        module.main(["--seeds", str(len(seeds))])
+    except Stop:
+        pass
+    finally:
+        module.run_all = original
+    return found["stream_of"], found["settings"]
+
+
+def play(
+    stream: showing.Stream, seed: int, given: dict[str, Any], ways: list[str], budget: int | None
+) -> list[tuple[str, int, float]]:
+    """Labels and accuracy of each way; `budget`: what `amr` asked for, if it has run before."""
+    more = dict(given)
+    budget = budget or more["budget"]
+    del more["budget"]
+    rest = ~stream.given
+    hits: dict[str, np.ndarray] = {}
+    lines = []
+    for way in ways:
+        settings = dict(more["settings"])
+        kind, known, count = way, stream, budget
+        if way == "gain":
+            # The same way of asking, another adaptation.
+            kind = "amr"
+        elif way == "oracle":
+            kind = "vanilla"
+            wrong = np.flatnonzero(rest & ~hits["vanilla"])
+            chosen = np.random.default_rng([seed, 2]).permutation(wrong)[:budget]
+            known = replace(stream, given=stream.given | np.isin(np.arange(len(rest)), chosen))
+        adaptation = {"adaptation": "amr-gain"} if way == "gain" else {}
+        outcome = showing.run_stream(
+            known,
+            kind,
+            seed=seed,
+            budget=count,
+            override=adaptation,
+            **{**more, "settings": settings},
+        )
+        if way == "amr":
+            budget = outcome.labels
+        hits[way] = outcome.hits
+        labels = budget if way == "oracle" else outcome.labels
+        lines.append((way, labels, round(100 * float(outcome.hits[rest].mean()), 2)))
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", choices=("yearbook", "pacs"), action="append")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--budgets", type=int, nargs="+", help="of each seed, where amr has run")
+    asked = parser.parse_args()
+    budgets = asked.budgets or [None] * len(asked.seeds)
+    torch.set_num_threads(1)
+    for name, module in (("pacs", pacs), ("yearbook", yearbook)):
+        if asked.only and name not in asked.only:
+            continue
+        stream_of, given = captured(module, asked.seeds)
+        for seed, budget in zip(asked.seeds, budgets, strict=True):
+            stream = stream_of(seed)
+            for way, labels, accuracy in play(stream, seed, given, asked.ways, budget):
+                is_new = not RESULTS.exists()
+                with RESULTS.open("a", newline="") as to:
+                    writer = csv.writer(to, lineterminator="\n")
+                    if is_new:
+                        writer.writerow(COLUMNS)
+                    writer.writerow((name, way, seed, labels, accuracy))
+                print(name, way, seed, labels, accuracy, flush=True)
+
+
+if __name__ == "__main__":
+    main()
