@@ -62,6 +62,13 @@ def add_serve_command(commands: Any) -> None:
     serve.add_argument(
         "--alerts", type=Path, metavar="FILE", help="where to report drift, in YAML or JSON"
     )
+    serve.add_argument(
+        "--workers",
+        type=int,
+        default=0,
+        metavar="N",
+        help="processes that predict (0: the one that learns)",
+    )
     serve.add_argument("--mode", choices=["auto", "ask", "shadow"], help="of a new service (auto)")
     serve.add_argument(
         "--classes", metavar="NAME,...", help="names of the labels 0, 1, ..., for people"
@@ -89,6 +96,8 @@ def _serve(arguments: argparse.Namespace) -> int:
     from driftwise.serve.views import RunsView
 
     refuse_part_options(arguments)
+    if arguments.workers < 0:
+        raise UserError(f"--workers is 0 or more; got {arguments.workers}")
     address = Address(
         host=arguments.host,
         port=arguments.port,
@@ -112,7 +121,7 @@ def _serve(arguments: argparse.Namespace) -> int:
                 Alerts(service, *alerts).start()
 
         try:
-            run_server(service, address, runs=runs, started=started)
+            run_server(service, address, runs=runs, workers=arguments.workers, started=started)
         except (KeyboardInterrupt, Terminated):
             pass  # asked to stop: everything is saved
         finally:

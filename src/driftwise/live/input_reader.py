@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -43,6 +43,11 @@ class InputReader:
         self.shape: tuple[int, ...] | None = None
         """of a sample; None: none has come"""
         self.dtype = torch.uint8
+
+    @property
+    def dtype_name(self) -> Literal["uint8", "float32"]:
+        """Of a sample's numbers."""
+        return "uint8" if self.dtype == torch.uint8 else "float32"
 
     def read(self, x: Any, y: Any = None, *, max_label: int) -> InputBatch:
         """A batch with labels where `y` has them. A batch that is refused changes nothing.

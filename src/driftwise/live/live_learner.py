@@ -22,6 +22,7 @@ from driftwise.config import registry
 from driftwise.config.custom import is_import_path
 from driftwise.config.learners import first_line
 from driftwise.errors import RunFailure, UserError, unknown_name, warn_caller
+from driftwise.learner import Learner
 from driftwise.live.components import can_grow, num_outputs_of
 from driftwise.live.concurrency import FAST_SWITCHING, PREDICTIONS_FIRST, NetworkSnapshots
 from driftwise.live.engine import MODES, BatchOutcome, LiveEngine, Mode
@@ -29,6 +30,7 @@ from driftwise.live.events import EventCallback
 from driftwise.live.frozen import FrozenEncoder, names_code
 from driftwise.live.input_reader import UNKNOWN, InputBatch, InputReader, ids_from, labels_from
 from driftwise.live.labels import CLOSED, Answer, Inbox, LabelCallback, LabelRequester, Request
+from driftwise.live.portable import Predictor
 from driftwise.live.reporter import Observation, Reporter, prometheus_text
 from driftwise.live.settings import refuse_unknown, settings_from, to_json
 from driftwise.live.window import no_samples
@@ -137,6 +139,8 @@ class LiveLearner:
         self._snapshots: NetworkSnapshots | None = None
         self._snapshot_step = 0
         """the learner's step at the newest snapshot"""
+        self.snapshot_number = 0
+        """counts the snapshots that predictions have come from"""
         self._preview: tuple[object, NetworkSnapshots, LiveEngine] | None = None
         """shape and type of a sample, and what predicts such samples before the first batch"""
         self._is_observing = False
@@ -807,6 +811,28 @@ class LiveLearner:
             decay = math.exp((self._snapshot_step - learner.steps) / span) if averages else 0.0
             self._snapshots.renew(network, predictable, decay=decay)
         self._snapshot_step = learner.steps
+        self.snapshot_number += 1
+
+    def predictor_snapshot(self) -> Predictor | None:
+        """The newest snapshot for predicting in other processes, in the thread that learns.
+
+        None: nothing has been learned, or predictions need more than a network on the CPU.
+        """
+        if self._snapshots is None or self._engine is None or self._frozen is not None:
+            return None
+        learner = self._engine.learner
+        if not isinstance(learner, Learner) or learner.device.type != "cpu":
+            return None
+        inputs = InputReader()
+        inputs.load_state_dict(self._inputs.state_dict())
+        with self._snapshots.reading() as snapshot:
+            return Predictor(
+                network=snapshot.network,
+                masked=snapshot.masked,
+                inputs=inputs,
+                memory_format=learner.memory_format,
+                bf16=learner.bf16,
+            )
 
     def _logits(self, x: Any) -> Tensor:
         """(samples, outputs) on the CPU, -inf for classes that must not be predicted."""

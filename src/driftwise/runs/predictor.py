@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +42,17 @@ class Predictor:
         class_names: tuple[str, ...],
         image_shape: tuple[int, ...],
         *,
+        input_shape: tuple[int, ...] | None = None,
         encoder: MakesFeatures | None = None,
         scaling: Scaling | None = None,
     ) -> None:
-        """`image_shape`: of a sample as it is given; () for texts."""
+        """`image_shape`: of a sample as it is given; () for texts.
+
+        `input_shape`: of what the learner is given, where an encoder changes it.
+        """
         self.class_names = class_names
         self.image_shape = image_shape
+        self.input_shape = image_shape if input_shape is None else input_shape
         self.encoder = encoder
         self.scaling = scaling
         self._learner = learner
@@ -124,20 +129,9 @@ def load(
     saved.pop("keeper", None)  # what a live learner has beside its parts does not predict
     given_by = str(Path(folder) / CONFIG)
     config = RunConfig(**from_mapping(RunConfig, saved, source=given_by))  # type: ignore[arg-type]
-    for kind in ("method", "backbone"):
-        name = getattr(config, kind)
-        if name is None and kind == "backbone" and registry.is_analytic(config.method):
-            continue
-        if name is None:
-            raise UserError(f"{Path(folder)} is no run's: its config names no {kind}")
     objects = {"backbone": network, "frozen_encoder": frozen_encoder}
-    for kind, name in registry.own_code(config).items():
-        predicts = kind in ("method", "backbone", "frozen_encoder")
-        if predicts and not trust_imports and objects.get(kind) is None:
-            raise UserError(
-                f"the run in {Path(folder)} names code of its own ({kind} {name}); if you trust "
-                f"it, load with trust_imports=True"
-            )
+    given = [kind for kind, each in objects.items() if each is not None]
+    refuse_own_code(config, folder, given=given, trust_imports=trust_imports)
     state: dict[str, Any] | None = read_checkpoint(folder, warn_caller)
     if state is None:
         raise UserError(f"{Path(folder)} has no checkpoint yet: its first task is not complete")
@@ -173,4 +167,32 @@ def load(
             scaling = Scaling(kept["kind"], limit=kept["limit"])
             scaling.load_state_dict(kept)
     raw_shape = tuple(state.get("raw_shape", image_shape))
-    return Predictor(learner, class_names, raw_shape, encoder=encoder, scaling=scaling)
+    return Predictor(
+        learner, class_names, raw_shape, input_shape=image_shape, encoder=encoder, scaling=scaling
+    )
+
+
+def refuse_own_code(
+    config: RunConfig,
+    place: str | os.PathLike[str],
+    *,
+    given: Collection[str] = (),
+    trust_imports: bool = False,
+) -> None:
+    """UserError where the config names no run's parts, or code that nobody has said to trust.
+
+    `given`: the parts that are objects of the user's own.
+    """
+    for kind in ("method", "backbone"):
+        name = getattr(config, kind)
+        if name is None and kind == "backbone" and registry.is_analytic(config.method):
+            continue
+        if name is None:
+            raise UserError(f"{Path(place)} is no run's: its config names no {kind}")
+    for kind, name in registry.own_code(config).items():
+        predicts = kind in ("method", "backbone", "frozen_encoder")
+        if predicts and not trust_imports and kind not in given:
+            raise UserError(
+                f"the run in {Path(place)} names code of its own ({kind} {name}); if you trust "
+                f"it, load with trust_imports=True"
+            )

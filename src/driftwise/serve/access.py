@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from driftwise.errors import UserError
 from driftwise.files import read_regular, reason
@@ -53,6 +54,10 @@ class Access:
         self._sessions: dict[bytes, tuple[Caller, float]] = {}
         self._secret = secrets.token_bytes(32)
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process knows the tokens (their digests), and no session."""
+        return _with_digests, (self._tokens,)
 
     @property
     def has_tokens(self) -> bool:
@@ -138,6 +143,12 @@ class Access:
         """Whether a page of ours made a request."""
         expected = self.csrf_token(session).encode()
         return hmac.compare_digest(expected, (given or "").encode(errors="replace"))
+
+
+def _with_digests(tokens: list[tuple[Caller, bytes]]) -> Access:
+    access = Access()
+    access._tokens = tokens
+    return access
 
 
 def _digest(content: bytes) -> bytes:

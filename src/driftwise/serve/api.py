@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
@@ -38,6 +38,11 @@ from driftwise.serve.bodies import (
 from driftwise.serve.guard import Guard, refuse_unless_allowed
 from driftwise.serve.measures import Measures, prometheus
 from driftwise.serve.service import Conflict, Service, Unavailable
+from driftwise.serve.settings import ServeSettings
+
+if TYPE_CHECKING:
+    from driftwise.live.portable import Predictor
+    from driftwise.serve.workers import Batches
 
 STREAM_SECONDS = 0.25
 """between two looks for something new to send to a page"""
@@ -103,11 +108,12 @@ def make_app(
     access: Access | None = None,
     hosts: frozenset[str] | None = frozenset(),
     runs: views.RunsView | None = None,
+    measures: Measures | None = None,
 ) -> Guard:
     """The ASGI application of a service, its pages included."""
     from driftwise.serve.pages import add_pages
 
-    access, measures = access or Access(), Measures()
+    access, measures = access or Access(), measures or Measures()
     app = FastAPI(
         title="driftwise",
         version=driftwise.__version__,
@@ -120,6 +126,28 @@ def make_app(
     add_pages(app, service, access, has_runs=runs is not None)
     _add_error_handlers(app)
     return Guard(app, settings=service.settings, access=access, measures=measures, hosts=hosts)
+
+
+def make_predict_app(
+    batches: Batches,
+    *,
+    settings: ServeSettings,
+    access: Access,
+    hosts: frozenset[str] | None,
+    measures: Measures,
+) -> Guard:
+    """The application of a prediction worker; the snapshot to use stands in a request's scope."""
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
+
+    @app.post("/v1/predict", dependencies=[Depends(_check_role)])
+    async def predict(request: Request) -> Response:
+        predictor: Predictor = request.scope["driftwise.predictor"]
+        expected = Expected(shape=predictor.inputs.shape, dtype=predictor.inputs.dtype_name)
+        x = await _samples(request, expected, settings)
+        return _predictions(await batches.predict(predictor, x), settings)
+
+    _add_error_handlers(app)
+    return Guard(app, settings=settings, access=access, measures=measures, hosts=hosts)
 
 
 async def _check_role(request: Request) -> None:
@@ -177,14 +205,13 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 
-async def _inputs(request: Request, service: Service) -> Inputs:
+async def _inputs(request: Request, expected: Expected, settings: ServeSettings) -> Inputs:
     """The samples of a request, decoded in a thread."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in TYPES:
         raise HTTPException(415, f"expected one of {', '.join(TYPES)}; got {kind[:100] or 'none'}")
-    expected = Expected.of(service.view["status"])
     if kind == FORM_TYPE:
-        return await _form(request, service, expected)
+        return await _form(request, expected, settings)
     body = await request.body()
     if kind == JSON_TYPE:
         if len(body) < 20_000:  # quicker than the way to a thread
@@ -195,8 +222,29 @@ async def _inputs(request: Request, service: Service) -> Inputs:
     return Inputs(x=await run_in_threadpool(from_images, [body], expected))
 
 
-async def _form(request: Request, service: Service, expected: Expected) -> Inputs:
-    settings = service.settings
+async def _samples(request: Request, expected: Expected, settings: ServeSettings) -> np.ndarray:
+    """Samples to predict."""
+    x = (await _inputs(request, expected, settings)).x
+    if len(x) > settings.max_batch:
+        raise UserError(f"expected at most {settings.max_batch} samples; got {len(x)}")
+    return x
+
+
+def _predictions(probabilities: np.ndarray, settings: ServeSettings) -> Response:
+    """The answer to a prediction."""
+    some = len(probabilities) > 0
+    predicted = probabilities.argmax(axis=1) if some else np.zeros(0, dtype=np.int64)
+    best = probabilities.max(axis=1) if some else np.zeros(0)
+    answer = {
+        "predicted": predicted.tolist(),
+        "names": [settings.name_of(label) for label in predicted.tolist()],
+        "confidence": np.round(best.astype(float), 6).tolist(),
+        "probabilities": np.round(probabilities.astype(float), 6).tolist(),
+    }
+    return Response(as_json(answer), media_type=JSON_TYPE)
+
+
+async def _form(request: Request, expected: Expected, settings: ServeSettings) -> Inputs:
     form = request.form(max_files=settings.max_batch, max_fields=4, max_part_size=2**20)
     async with form as found:
         files: dict[str, list[bytes]] = {}
@@ -226,29 +274,21 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
     router = APIRouter(responses=_ERRORS)
     settings = service.settings
 
+    def expected() -> Expected:
+        return Expected.of(service.view["status"])
+
     # Predicting and learning
 
     @router.post("/v1/predict", tags=["samples"], openapi_extra=_samples_body(labels=False))
     async def predict(request: Request) -> Response:
         """Classes and their probabilities, one line per sample, from the newest snapshot."""
-        x = (await _inputs(request, service)).x
-        if len(x) > settings.max_batch:
-            raise UserError(f"expected at most {settings.max_batch} samples; got {len(x)}")
-        probabilities = await run_in_threadpool(service.predict, x)
-        predicted = probabilities.argmax(axis=1) if len(x) else np.zeros(0, dtype=np.int64)
-        best = probabilities.max(axis=1) if len(x) else np.zeros(0)
-        answer = {
-            "predicted": predicted.tolist(),
-            "names": [settings.name_of(label) for label in predicted.tolist()],
-            "confidence": np.round(best.astype(float), 6).tolist(),
-            "probabilities": np.round(probabilities.astype(float), 6).tolist(),
-        }
-        return Response(as_json(answer), media_type=JSON_TYPE)
+        x = await _samples(request, expected(), settings)
+        return _predictions(await run_in_threadpool(service.predict, x), settings)
 
     @router.post("/v1/observe", tags=["samples"], openapi_extra=_samples_body(labels=True))
     async def observe(request: Request, by: By, wait: bool = True) -> Response:
         """Samples to predict, monitor and learn; acknowledged once they are on the disk."""
-        given = await _inputs(request, service)
+        given = await _inputs(request, expected(), settings)
         future = await run_in_threadpool(
             service.observe, given.x, given.y, texts=given.texts, key=given.key, by=by.name
         )
@@ -257,7 +297,7 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
     @router.post("/v1/probe", tags=["samples"], openapi_extra=_samples_body(labels=True))
     async def probe(request: Request, by: By) -> Response:
         """Labelled samples that are only scored, never learned."""
-        given = await _inputs(request, service)
+        given = await _inputs(request, expected(), settings)
         future = await run_in_threadpool(service.probe, given.x, given.y, key=given.key, by=by.name)
         return await _outcome(future)
 

@@ -124,7 +124,7 @@ class Guard:
         try:
             refused = self._refuse(scope, headers)
             if refused is not None:
-                await _answer(send_safely, *refused)
+                await answer_error(send_safely, *refused)
             else:
                 if scope["method"] not in SAFE:
                     receive = self._limited(receive)
@@ -133,7 +133,7 @@ class Guard:
             # Neither the client nor the log gets what the request held.
             log.exception("a request to %s failed", scope["path"])
             if not started:
-                await _answer(send_safely, 500, "internal", "internal error; see the log")
+                await answer_error(send_safely, 500, "internal", "internal error; see the log")
         finally:
             path = getattr(scope.get("route"), "path", "other")
             self._measures.add(path, code, time.perf_counter() - began)
@@ -234,14 +234,15 @@ def _cookies(headers: Mapping[str, str]) -> dict[str, str]:
         return {}
 
 
-async def _answer(send: Send, code: int, kind: str, message: str) -> None:
+async def answer_error(send: Send, code: int, kind: str, message: str) -> None:
+    """An error as every answer of the service gives it."""
     headers: list[Any] = [(b"content-type", b"application/json")]
     body = as_json({"error": {"kind": kind, "message": message}})
     if code == 303:
         headers, body = [(b"location", message.encode())], b""
     if code == 401:
         headers.append((b"www-authenticate", b"Bearer"))
-    if code == 429:
+    if code in (429, 503):
         headers.append((b"retry-after", b"1"))
     await send({"type": "http.response.start", "status": code, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -22,6 +22,10 @@ class Measures:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self.workers = 0
+        """prediction workers"""
+        self.restarts = 0
+        """of them that ended and were replaced"""
         self._requests: dict[tuple[str, int], int] = {}
         self._histograms: dict[str, list[int]] = {}
         self._sums: dict[str, float] = {}
@@ -111,6 +115,12 @@ def prometheus(service: Service, measures: Measures) -> str:
         "changes_applied_total": ("counter", "changes applied", service.view["applied"]),
         "paused": ("gauge", "1 while adaptation is paused", int(service.view["paused"])),
         "audit_failures_total": ("counter", "audit lines not written", service.audit.failures),
+        "prediction_workers": ("gauge", "processes that predict", measures.workers),
+        "prediction_worker_restarts_total": (
+            "counter",
+            "prediction workers that ended and were replaced",
+            measures.restarts,
+        ),
         "up": ("gauge", "1 while changes are taken", int(service.ready)),
     }
     if probes:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from driftwise.serve.views import RunsView
 
 MAX_CONNECTIONS = 1000
+BACKLOG = 2048
 STOP_SECONDS = 5
 """that open connections have to end when the service is stopped"""
 
@@ -141,55 +143,102 @@ def run_server(
     address: Address,
     *,
     runs: RunsView | None = None,
+    workers: int = 0,
     started: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Serve until the process is asked to stop, then finish and save.
 
-    `started` is called with the URL once requests are taken.
+    `workers`: processes that predict; 0: this one does. `started` is called with the URL once requests
+    are taken.
     """
     try:
         import uvicorn
 
         from driftwise.serve.api import make_app
+        from driftwise.serve.measures import Measures
     except ImportError as error:
         raise UserError(f"serving needs {error.name}: pip install 'driftwise[serve]'") from error
 
     access = address.access()
-    app = make_app(
-        service,
-        access=access,
-        hosts=None if access.has_tokens else frozenset(address.allowed_hosts),
-        runs=runs,
-    )
-    config = uvicorn.Config(
-        app,
-        host=address.host,
-        port=address.port,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        lifespan="off",
-        ws="none",
-        limit_concurrency=MAX_CONNECTIONS,
-        timeout_graceful_shutdown=STOP_SECONDS,
-        ssl_certfile=address.tls_cert and str(address.tls_cert),
-        ssl_keyfile=address.tls_key and str(address.tls_key),
-    )
-    listener = _bound(address)
+    hosts = None if access.has_tokens else frozenset(address.allowed_hosts)
+    measures = Measures()
+    app = make_app(service, access=access, hosts=hosts, runs=runs, measures=measures)
+    common: dict[str, Any] = {
+        "log_level": "warning",
+        "access_log": False,
+        "server_header": False,
+        "lifespan": "off",
+        "ws": "none",
+        "limit_concurrency": MAX_CONNECTIONS,
+        "timeout_graceful_shutdown": STOP_SECONDS,
+    }
+    tls: dict[str, Any] = {
+        "ssl_certfile": address.tls_cert and str(address.tls_cert),
+        "ssl_keyfile": address.tls_key and str(address.tls_key),
+    }
+    listeners = _all_bound(address, workers)
+    url = f"{address.scheme}://{address.host}:{listeners[0].getsockname()[1]}"
     try:
-        started(f"{address.scheme}://{address.host}:{listener.getsockname()[1]}")
-        uvicorn.Server(config).run(sockets=[listener])
+        if not workers:
+            started(url)
+            uvicorn.Server(uvicorn.Config(app, **common, **tls)).run(sockets=listeners)
+            return
+        from driftwise.serve.published import Publisher
+        from driftwise.serve.workers import Workers, WorkerSettings, private_folder
+
+        with private_folder() as folder:
+            given = WorkerSettings(
+                folder=folder,
+                serve=service.settings,
+                access=access,
+                hosts=hosts,
+                threads=max(1, (os.cpu_count() or 1) // workers),
+                options={**common, **tls},
+            )
+            service.follow(Publisher(folder))
+            measures.workers = workers
+            processes = Workers(listeners, given, measures)
+            try:
+                # Workers say from where a request came.
+                config = uvicorn.Config(
+                    app,
+                    uds=str(given.socket),
+                    proxy_headers=True,
+                    forwarded_allow_ips="*",
+                    **common,
+                )
+                started(url)
+                uvicorn.Server(config).run()
+            finally:
+                processes.close()
     finally:
-        listener.close()
+        for listener in listeners:
+            listener.close()
         service.close()
 
 
-def _bound(address: Address) -> socket.socket:
+def _all_bound(address: Address, workers: int) -> list[socket.socket]:
+    """One socket, or one for each worker, all at one port."""
+    if not workers:
+        return [_bound(address)]
+    # Two services would share a port without a word: the first socket is tried alone.
+    _bound(address).close()
+    listeners = [_bound(address, shared=True)]
+    at = replace(address, port=listeners[0].getsockname()[1])
+    listeners += [_bound(at, shared=True) for _ in range(workers - 1)]
+    for listener in listeners:
+        listener.listen(BACKLOG)  # connections wait until a worker is there
+    return listeners
+
+
+def _bound(address: Address, *, shared: bool = False) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     # With the protocol named: asyncio sends answers without delay only on sockets that say TCP.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listener.bind((address.host, address.port))
     except OSError as error:
         listener.close()

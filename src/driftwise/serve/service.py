@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from driftwise.serve.history import History
 from driftwise.serve.request_log import RequestLog
 from driftwise.serve.settings import ServeSettings
 from driftwise.serve.snapshots import Snapshots
+
+if TYPE_CHECKING:
+    from driftwise.serve.published import Publisher
 
 MAX_KEYS = 1000
 """requests whose keys are remembered, so that a repeated one is not applied twice"""
@@ -106,12 +109,16 @@ class Service:
         self.failure: str | None = None
         """why nothing is learned any more"""
         self.save_failure: str | None = None
+        self.publish_failure: str | None = None
+        """why prediction workers leave predictions to this process"""
         self.board = Board(self.settings)
         self.audit = AuditLog(folder / "audit.jsonl")
         self.snapshots = Snapshots(folder / "snapshots", most=self.settings.max_snapshots)
         self.live.on("*", self.history.add_event)
         self.view: dict[str, Any] = {}
         """the state of things as of the last change, for readers in any thread"""
+        self.on_snapshot: Callable[[LiveLearner], None] = lambda _: None
+        """called in the learner's thread after a change, before it is reported as applied"""
         self._is_replaying = True
         try:
             self._restore(skip)
@@ -313,6 +320,16 @@ class Service:
                 accuracy=self.live.accuracy,
             )
 
+    def follow(self, publisher: Publisher) -> None:
+        """Publish the newest snapshot now and after each change; before any request is taken."""
+
+        def publish(live: LiveLearner) -> None:
+            publisher.publish(live)
+            self.publish_failure = publisher.failure
+
+        publish(self.live)
+        self.on_snapshot = publish
+
     def predict(self, x: np.ndarray) -> np.ndarray:
         """Probabilities, (samples, outputs), from the newest snapshot; never waits for learning."""
         return self.live.predict_proba(x)
@@ -360,6 +377,8 @@ class Service:
             self.failure = first_line(error)
             failed = RunFailure(f"the learner has broken off: {self.failure}")
         if not self._is_replaying:
+            if self.failure is None:
+                self.on_snapshot(self.live)
             self._publish()  # before the future is done: whoever waits for it may look
         if failed is None:
             future.set_result({"number": record["n"], **outcome})

@@ -48,6 +48,7 @@ def status(service: Service) -> dict[str, Any]:
         "inbox": service.board.summary(),
         "failure": view["failure"],
         "save_failure": service.save_failure,
+        "publish_failure": service.publish_failure,
         "notes": service.notes,
         "ready": service.ready,
     }

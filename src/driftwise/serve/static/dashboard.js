@@ -38,7 +38,7 @@ function showFacts({status, points, probes}) {
   element("held").hidden = status.held.length === 0;
   element("held-classes").textContent = names(status.held, status);
   element("approve").disabled = status.paused || status.mode === "shadow";
-  const trouble = [status.failure && `The learner has stopped: ${status.failure}`, status.save_failure]
+  const trouble = [status.failure && `The learner has stopped: ${status.failure}`, status.save_failure, status.publish_failure]
     .concat(status.notes).filter(Boolean);
   element("trouble").hidden = trouble.length === 0;
   element("trouble").textContent = trouble.join(" · ");

@@ -1,0 +1,360 @@
+"""Prediction workers: processes that answer predictions and pass all other requests on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import multiprocessing
+import os
+import queue
+import socket
+import tempfile
+import threading
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from multiprocessing import connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from starlette.types import Receive, Scope, Send
+from torch import Tensor
+
+from driftwise.live.portable import Predictor
+from driftwise.serve.access import Access
+from driftwise.serve.measures import Measures
+from driftwise.serve.published import Follower
+from driftwise.serve.settings import ServeSettings
+
+SAMPLES_TOGETHER = 64
+"""requests that wait are predicted together, up to so many samples"""
+REPORT_SECONDS = 0.5
+"""between two reports of a worker on the requests that it has answered"""
+STOP_SECONDS = 5.0
+RESTART_SECONDS = 1.0
+"""a worker that ends sooner after its start is replaced after a pause"""
+
+log = logging.getLogger("driftwise.serve")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerSettings:
+    """What a worker process is given."""
+
+    folder: Path
+    """holds the newest snapshot and the socket of the main process"""
+    serve: ServeSettings
+    access: Access
+    hosts: frozenset[str] | None
+    threads: int
+    options: dict[str, Any] = field(default_factory=dict)
+    """of uvicorn"""
+
+    @property
+    def socket(self) -> Path:
+        """Where the main process takes requests."""
+        return self.folder / "socket"
+
+
+class Workers:
+    """Keeps N processes running until it is closed.
+
+    Each has a listening socket of its own on the one port (SO_REUSEPORT). The main process holds them
+    all, so that connections wait while a killed worker is replaced.
+    """
+
+    def __init__(
+        self, listeners: list[socket.socket], settings: WorkerSettings, measures: Measures
+    ) -> None:
+        self._listeners = listeners
+        self._settings = settings
+        self._measures = measures
+        self._context = multiprocessing.get_context("forkserver")
+        # Imported once, in the server of forks: a worker is replaced in a fraction of a second.
+        self._context.set_forkserver_preload(["driftwise.serve.workers", "driftwise.serve.api"])
+        self._woken, self._wake = self._context.Pipe(duplex=False)
+        self.processes: list[BaseProcess] = []
+        self._reports: list[Any] = []
+        self._started: list[float] = []
+        for number in range(len(listeners)):
+            self._start(number)
+        self._thread = threading.Thread(target=self._watch, name="workers", daemon=True)
+        self._thread.start()
+
+    def _start(self, number: int) -> None:
+        mine, theirs = self._context.Pipe(duplex=False)
+        process = self._context.Process(
+            target=run_worker,
+            args=(self._listeners[number], self._settings, theirs),
+            name=f"predictions-{number}",
+            daemon=True,
+        )
+        process.start()
+        theirs.close()
+        place = slice(number, number + 1)
+        self.processes[place], self._reports[place] = [process], [mine]
+        self._started[place] = [time.monotonic()]
+
+    def _watch(self) -> None:
+        while True:
+            ends = {each.sentinel: number for number, each in enumerate(self.processes)}
+            reports = {each: number for number, each in enumerate(self._reports) if not each.closed}
+            for found in connection.wait([self._woken, *ends, *reports]):
+                if found is self._woken:
+                    return
+                if isinstance(found, int):
+                    self._replace(ends[found])
+                    break  # the lists have changed
+                assert isinstance(found, connection.Connection), "sentinels are numbers"
+                try:
+                    for line in found.recv():
+                        self._measures.add(*line)
+                except (EOFError, OSError):
+                    found.close()
+
+    def _replace(self, number: int) -> None:
+        log.warning("prediction worker %d has ended; another one is started", number)
+        self._measures.restarts += 1
+        if (left := self._started[number] + RESTART_SECONDS - time.monotonic()) > 0:
+            time.sleep(left)
+        self._reports[number].close()
+        self._start(number)
+
+    def close(self) -> None:
+        """Let the workers finish what they answer, and end them."""
+        self._wake.send(None)
+        self._thread.join()
+        for process in self.processes:
+            process.terminate()
+        deadline = time.monotonic() + STOP_SECONDS
+        for process in self.processes:
+            process.join(max(0.1, deadline - time.monotonic()))
+            if process.is_alive():
+                process.kill()
+                process.join()
+
+
+@contextlib.contextmanager
+def private_folder() -> Any:
+    """A folder that only this user can read: what lies in it is trusted."""
+    with tempfile.TemporaryDirectory(prefix="driftwise-serve-") as folder:
+        yield Path(folder)
+
+
+def run_worker(listener: socket.socket, settings: WorkerSettings, reports: Any) -> None:
+    """The process of a worker."""
+    import torch
+    import uvicorn
+
+    from driftwise.serve.api import make_predict_app
+
+    os.setpgrp()  # Ctrl-C is for the main process, which stops its workers
+    torch.set_num_threads(settings.threads)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    recorder = _Recorder(reports)
+    follower, batches = Follower(settings.folder / "newest"), Batches()
+    answering = make_predict_app(
+        batches,
+        settings=settings.serve,
+        access=settings.access,
+        hosts=settings.hosts,
+        measures=recorder,
+    )
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if _is_prediction(scope, settings.access) and (found := follower.newest()) is not None:
+            scope["driftwise.predictor"] = found
+            await answering(scope, receive, send)
+        else:
+            await forward(settings.socket, scope, receive, send)
+
+    config = uvicorn.Config(app, **settings.options)
+    uvicorn.Server(config).run(sockets=[listener])
+    recorder.flush()
+
+
+def _is_prediction(scope: Scope, access: Access) -> bool:
+    """Whether a worker may answer; sessions of browsers are known to the main process alone."""
+    if scope["type"] != "http" or scope["path"] != "/v1/predict" or scope["method"] != "POST":
+        return False
+    return not access.has_tokens or any(key == b"authorization" for key, _ in scope["headers"])
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)  # the main process was killed: nobody else may hold its port
+
+
+class _Recorder(Measures):
+    """Sends what it counts to the main process."""
+
+    def __init__(self, reports: Any) -> None:
+        super().__init__()
+        self._reports = reports
+        self._lines: list[tuple[str, int, float]] = []
+        self._sent = time.monotonic()
+
+    def add(self, route: str, code: int, seconds: float) -> None:
+        """Count a request."""
+        self._lines.append((route, code, seconds))
+        if time.monotonic() - self._sent > REPORT_SECONDS:
+            self.flush()
+        elif len(self._lines) == 1:  # a last request must not wait for a next one
+            asyncio.get_running_loop().call_later(REPORT_SECONDS, self.flush)
+
+    def flush(self) -> None:
+        """Send what was counted."""
+        lines, self._lines, self._sent = self._lines, [], time.monotonic()
+        if lines:
+            with contextlib.suppress(OSError):
+                self._reports.send(lines)
+
+
+class _Waiting(NamedTuple):
+    predictor: Predictor
+    x: Tensor
+    future: Future[np.ndarray]
+
+
+class Batches:
+    """One thread predicts; requests that have come meanwhile are predicted together."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[_Waiting] = queue.SimpleQueue()
+        threading.Thread(target=self._work, name="predictions", daemon=True).start()
+
+    async def predict(self, predictor: Predictor, x: np.ndarray) -> np.ndarray:
+        """Probabilities, (samples, outputs), by this very snapshot."""
+        future: Future[np.ndarray] = Future()
+        future.set_running_or_notify_cancel()
+        self._queue.put(_Waiting(predictor, predictor.checked(x), future))
+        return await asyncio.wrap_future(future)
+
+    def _work(self) -> None:
+        held: _Waiting | None = None
+        while True:
+            first, held = held or self._queue.get(), None
+            group, samples = [first], len(first.x)
+            while samples < SAMPLES_TOGETHER and held is None:
+                try:
+                    other = self._queue.get_nowait()
+                except queue.Empty:
+                    break
+                if other.predictor is first.predictor:
+                    group.append(other)
+                    samples += len(other.x)
+                else:
+                    held = other
+            self._answer(group)
+
+    @staticmethod
+    def _answer(group: list[_Waiting]) -> None:
+        import torch
+
+        try:
+            x = group[0].x if len(group) == 1 else torch.cat([each.x for each in group])
+            found = group[0].predictor.probabilities(x)
+        except BaseException as error:  # a network of the user's may raise anything
+            for each in group:
+                each.future.set_exception(error)
+            return
+        ends = np.cumsum([len(each.x) for each in group])
+        for each, part in zip(group, np.split(found, ends[:-1]), strict=True):
+            each.future.set_result(part)
+
+
+_DROPPED = {
+    *(b"connection", b"expect", b"keep-alive", b"upgrade"),
+    *(b"forwarded", b"x-forwarded-for", b"x-forwarded-proto"),
+}
+
+
+async def forward(path: Path, scope: Scope, receive: Receive, send: Send) -> None:
+    """Pass a request on to the main process, and its answer back, part by part."""
+    import h11
+
+    if scope["type"] != "http":
+        return
+    try:
+        reader, writer = await asyncio.open_unix_connection(str(path))
+    except OSError:
+        await _unavailable(send)
+        return
+    http = h11.Connection(h11.CLIENT)
+    headers = [each for each in scope["headers"] if each[0] not in _DROPPED]
+    headers += [
+        (b"connection", b"close"),
+        (b"x-forwarded-for", ((scope.get("client") or ("",))[0] or "unknown").encode()),
+        (b"x-forwarded-proto", scope["scheme"].encode()),
+    ]
+    query = b"?" + scope["query_string"] if scope["query_string"] else b""
+    target = (scope.get("raw_path") or scope["path"].encode()) + query
+    started = False
+
+    async def up() -> None:
+        """Send the body, then wait for the client to hang up."""
+        more = True
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            if more:
+                writer.write(http.send(h11.Data(data=message.get("body", b""))) or b"")
+                more = message.get("more_body", False)
+                if not more:
+                    writer.write(http.send(h11.EndOfMessage()) or b"")
+                with contextlib.suppress(ConnectionError):  # answered before the end
+                    await writer.drain()
+
+    async def down() -> None:
+        nonlocal started
+        while True:
+            event = http.next_event()
+            if event is h11.NEED_DATA:
+                http.receive_data(await reader.read(65536))
+            elif isinstance(event, h11.Response):
+                started = True
+                kept = [(k, v) for k, v in event.headers if k not in (b"connection", b"date")]
+                kept = [each for each in kept if each[0] != b"transfer-encoding"]
+                await send(
+                    {"type": "http.response.start", "status": event.status_code, "headers": kept}
+                )
+            elif isinstance(event, h11.Data):
+                body = bytes(event.data)
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+            elif isinstance(event, h11.EndOfMessage):
+                await send({"type": "http.response.body", "body": b""})
+                return
+            elif isinstance(event, h11.ConnectionClosed):
+                raise ConnectionError
+
+    writer.write(
+        http.send(h11.Request(method=scope["method"], target=target, headers=headers)) or b""
+    )
+    tasks = [asyncio.ensure_future(each()) for each in (down, up)]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if tasks[1].done() and tasks[1].exception() is not None:
+            await asyncio.wait(tasks[:1])  # the body was not wanted; the answer says why
+        if tasks[0].done():
+            tasks[0].result()
+    except (OSError, h11.RemoteProtocolError):
+        if started:
+            raise  # half an answer: the connection ends
+        await _unavailable(send)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        writer.close()
+
+
+async def _unavailable(send: Send) -> None:
+    from driftwise.serve.guard import answer_error
+
+    await answer_error(send, 503, "failure", "the learner does not answer now; try again shortly")

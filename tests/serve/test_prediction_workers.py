@@ -1,0 +1,154 @@
+"""Prediction workers: they predict as the learner does, follow it, and may be killed."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from serve_tools import CHANGING, batch, open_service
+from test_server import MLP, serving
+
+import driftwise
+from driftwise.live import LiveLearner
+from driftwise.live.portable import packed, unpacked
+from driftwise.serve.access import Access
+from driftwise.serve.published import Follower, Publisher
+from driftwise.serve.service import no_labels_yet
+
+pytest.importorskip("uvicorn")
+
+
+@pytest.mark.parametrize("network", ["mlp", "cnn"])
+@pytest.mark.parametrize("settings", [{}, {"normalise": True}])
+def test_a_packed_snapshot_predicts_as_the_learner_does(
+    network: str, settings: dict[str, object]
+) -> None:
+    live = LiveLearner(network, labels=no_labels_yet, **settings)  # type: ignore[arg-type]
+    for number in range(3):
+        live.observe(*batch(number))
+    predictor = live.predictor_snapshot()
+    assert predictor is not None
+    version, copy = unpacked(bytearray(b"".join(packed(predictor, 7))))
+    images = CHANGING.images[:20]
+    assert version == 7
+    np.testing.assert_allclose(
+        copy.probabilities(copy.checked(images)), live.predict_proba(images), atol=1e-6
+    )
+    with pytest.raises(driftwise.errors.UserError, match="samples were bytes"):
+        copy.checked(np.zeros((2, 3)))
+
+
+def test_a_follower_maps_the_newest_snapshot_and_keeps_those_in_use(tmp_path: Path) -> None:
+    images = CHANGING.images[:20]
+    publisher, follower = Publisher(tmp_path), Follower(tmp_path / "newest")
+    with open_service(tmp_path / "state") as service:
+        service.follow(publisher)
+        assert follower.newest() is None, "nothing has been learned"
+        service.observe(*batch(0)).result(30)
+        first = follower.newest()
+        assert first is not None
+        before = first.probabilities(first.checked(images))
+        for number in range(1, 4):
+            service.observe(*batch(number)).result(30)
+            newest = follower.newest()
+            assert newest is not None
+            assert newest is not first
+            expected = service.predict(images)  # no step in between: a reader of its own writes
+            np.testing.assert_allclose(
+                newest.probabilities(newest.checked(images)), expected, atol=1e-6
+            )
+        assert follower.newest() is newest, "mapped once"
+        assert (first.probabilities(first.checked(images)) == before).all(), "nobody overwrites it"
+        assert newest is not None
+        mapped = [each for each in newest.network.parameters() if each.numel() > 1000]
+        assert mapped
+        assert not any(each.requires_grad for each in mapped)
+
+
+def test_what_cannot_be_pickled_is_left_to_the_learner(tmp_path: Path) -> None:
+    class Local(torch.nn.Linear):
+        """Defined in a function: another process cannot find it."""
+
+    network = torch.nn.Sequential(torch.nn.Flatten(), Local(64, 5))
+    live = LiveLearner(network, labels=no_labels_yet)
+    live.observe(*batch(0))
+    publisher = Publisher(tmp_path)
+    publisher.publish(live)
+    assert publisher.failure is not None
+    assert Follower(publisher.path).newest() is None
+
+
+def test_another_process_knows_tokens_and_no_sessions() -> None:
+    access = Access([("eva", frozenset({"admin"}), "12345678901234567890")])
+    session = access.log_in("12345678901234567890")
+    copy = pickle.loads(pickle.dumps(access))
+    assert copy.caller({"authorization": "Bearer 12345678901234567890"}, {}).name == "eva"
+    assert copy.caller({}, {"driftwise_session": session}) is None
+    assert b"12345678901234567890" not in pickle.dumps(access)
+
+
+def _workers(process: int) -> list[int]:
+    """Processes of prediction workers below a server."""
+    found = []
+    children: dict[int, list[int]] = {}
+    for each in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            words = each.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        children.setdefault(int(words[1]), []).append(int(each.parent.name))
+    for child in children.get(process, []):
+        found += children.get(child, [])  # of the server of forks
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+def test_a_killed_worker_is_replaced_and_no_answer_is_lost_or_wrong(tmp_path: Path) -> None:
+    flags = [*MLP, "--folder", str(tmp_path / "state"), "--workers", "2"]
+    with serving(*flags) as (process, client):
+        for number in range(5):
+            client.observe(*batch(number))
+        images = CHANGING.images[:8]
+        expected = client.predict(images).probabilities
+        killed = _workers(process.pid)
+        assert len(killed) == 2
+        wrong, answered, stop = [0], [0], threading.Event()
+
+        def ask() -> None:
+            while not stop.is_set():
+                found = client.predict(images).probabilities
+                wrong[0] += not np.allclose(found, expected, atol=1e-5)
+                answered[0] += 1
+            client.close()  # of this thread
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for each in threads:
+            each.start()
+        time.sleep(0.5)
+        os.kill(killed[0], signal.SIGKILL)
+        deadline = time.monotonic() + 30
+        while len(now := _workers(process.pid)) < 2 or killed[0] in now:
+            assert time.monotonic() < deadline, "it was not replaced"
+            time.sleep(0.05)
+        time.sleep(0.5)
+        stop.set()
+        for each in threads:
+            each.join()
+        assert answered[0] > 8
+        assert wrong[0] == 0
+        seen = client.observe(*batch(5))  # the learner goes on, through any worker
+        assert seen.ids == list(range(50, 60))
+        time.sleep(1)
+        text = client.metrics()
+        assert "driftwise_prediction_worker_restarts_total 1" in text
+        assert 'driftwise_http_requests_total{route="/v1/predict",code="200"}' in text
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        assert _workers(process.pid) == []
