@@ -65,10 +65,12 @@ def run_stream(
     batch: int = 50,
     first_steps: int = 300,
     steps: int = 2,
+    override: Mapping[str, Any] | None = None,
 ) -> Outcome:
     """One live learner over the whole stream; between batches it rehearses its memory, whatever the way.
 
     `first_steps` when the first samples without a label come, `steps` after every batch from there on.
+    `override`: settings of the live learner in the place of the way's own.
     """
     outcome = Outcome(hits=np.zeros(len(stream.labels), dtype=bool))
     here = 0
@@ -86,7 +88,7 @@ def run_stream(
     if way == "amr":
         by_drift = {"adaptation": "amr", "labels": ask, "label_budget": budget}
     live_learner = driftwise.LiveLearner(
-        network, **{**settings, "seed": seed, "catch_up_steps": 0, **by_drift}
+        network, **{**settings, "seed": seed, "catch_up_steps": 0, **by_drift, **(override or {})}
     )
     is_live = False
     for here in range(0, len(stream.labels), batch):

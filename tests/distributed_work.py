@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from scipy import stats
 
-from driftwise import AnalyticLearner, HybridLearner, LiveLearner
+from driftwise import AnalyticLearner, DriftLoop, HybridLearner, LiveLearner
+from driftwise.adapt import Realign
+from driftwise.datasets.readers.digits import load_digits
+from driftwise.detect import KS, RandomEncoder
 from driftwise.distributed import Group
 from driftwise.errors import UserError
 from driftwise.learner import Learner, TrainSettings
@@ -19,6 +25,8 @@ from driftwise.memory import ReplayBuffer, ReplicatedBuffer, ShardedBuffer
 from driftwise.memory.policies import Balanced, Policy, Reservoir
 from driftwise.methods import CLSER, ER, ERACE, SER, SLDA, DERpp, Method
 from driftwise.models import MLP, seeded
+from driftwise.runs.store import read_result
+from driftwise.streams import class_incremental
 from driftwise.testing import same
 from driftwise.types import Extras, Samples
 
@@ -103,15 +111,17 @@ def keeps_its_share(group: Group) -> None:
 
 
 def collectives(group: Group) -> None:
-    group.refuse_difference("config", "the same")
+    group.refuse_difference("config", {"seed": 1})
+    assert group.texts("ab" * group.rank) == ["ab" * rank for rank in range(group.size)]
     mine = torch.full((group.rank + 1, 2), float(group.rank), dtype=torch.bfloat16)
     everybody = group.gather(mine)
     assert everybody.dtype == torch.bfloat16
     assert everybody[:, 0].tolist() == [r for r in range(group.size) for _ in range(r + 1)]
     if group.size > 2:
-        others = ", ".join(map(str, range(2, group.size)))
-        with pytest.raises(UserError, match=f"rank {others} has another than rank 0"):
-            group.refuse_difference("config", f"seed {group.rank // 2}")
+        with pytest.raises(UserError, match=r"rank 2 has seed 1, rank 0 0; lr null, rank 0 0\.1:"):
+            group.refuse_difference(
+                "config", {"seed": group.rank // 2} | ({} if group.rank > 1 else {"lr": 0.1})
+            )
     gradients = [torch.ones(2, 2), torch.full((3,), float(group.rank))]
     group.average(gradients)
     assert gradients[0].tolist() == [[1.0] * 2] * 2
@@ -176,6 +186,75 @@ def learner_like_one_process(make: Callable[[], Method], group: Group, *, last: 
     assert same(again.state_dict(), ours.state_dict()), "exact after a resume"
 
 
+def every_sample_is_equally_likely(group: Group) -> None:
+    """The reservoir's law over the whole stream, whichever process saw a sample (chi-square)."""
+    capacity, offered, seeds = 5, 20, 120
+    kept = np.zeros(offered)
+    for seed in range(seeds):
+        buffer = ShardedBuffer(capacity, seed=seed, group=group)
+        for number in range(2):
+            samples = batch(number, size=offered // 2)
+            buffer.offer(*part(samples, {}, group))
+        assert len(buffer) == capacity, "capacity is exact"
+        kept[buffer.state_dict()["columns"]["ids"].numpy()] += 1
+    expected = seeds * capacity / offered
+    # Kept samples exclude one another, which makes the sum smaller than for independent ones.
+    statistic = ((kept - expected) ** 2 / (expected * (1 - capacity / offered))).sum()
+    statistic *= (offered - 1) / offered
+    assert stats.chi2.sf(statistic, offered - 1) > 1e-3, kept
+
+
+def loop_of_objects(group: Group, folder: Path) -> None:
+    """`DriftLoop` in all processes, against one process: verdicts, labels, ledger, result."""
+    data = load_digits()
+
+    def loop(buffer: Any) -> tuple[DriftLoop, Any]:
+        stream = class_incremental(data, num_tasks=2, num_drifts=1, batch_size=16, severity=5)
+        network = seeded(MLP, input_shape=(1, 8, 8), num_classes=10, seed=0)
+        learner = Learner(network, DERpp(), buffer=buffer, lr=0.1)
+        return DriftLoop(
+            learner, detector=KS(), encoder=RandomEncoder, adaptation=Realign()
+        ), stream
+
+    ours, stream = loop(ShardedBuffer(100, group=group))
+    records = list(ours.run(stream))
+    theirs, whole = alone(lambda: loop(ReplayBuffer(100)))
+    expected = alone(lambda: list(theirs.run(whole)))
+    for mine, other in zip(records, expected, strict=True):
+        assert mine.drifted == other.drifted
+        assert mine.labels == other.labels
+        for one, two in zip(mine.verdicts, other.verdicts, strict=True):
+            assert (one.label, one.drifted) == (two.label, two.drifted)
+            assert one.p_value == pytest.approx(two.p_value, abs=1e-4)
+    assert any(record.drifted for record in records), "a drift was found and adapted to"
+    assert ours.ledger.labels == theirs.ledger.labels, "labels are asked for once"
+    assert ours.ledger.labels["adaptation"] > 0
+    assert ours.ledger.steps == theirs.ledger.steps
+    assert ours.learner.buffer.counts() == theirs.learner.buffer.counts()
+    ours.result.save(folder / "objects")  # all processes call it, one writes
+    assert read_result(folder / "objects")["labels"] == theirs.ledger.labels
+    state = ours.state_dict()
+    again, stream = alone(lambda: loop(ReplayBuffer(100)))
+    alone(lambda: again.bind(stream).load_state_dict(state))  # in one process
+    assert same(again.learner.buffer.state_dict(), ours.learner.buffer.state_dict())
+
+
+def refuses_what_differs(group: Group) -> None:
+    def learner(seed: int = 0) -> Learner:
+        network = seeded(MLP, input_shape=(1, 8, 8), num_classes=10, seed=seed)
+        return Learner(network, ER(), buffer=ShardedBuffer(20, group=group))
+
+    with pytest.raises(UserError, match="rank 1 has initial weights"):
+        learner(seed=group.rank)
+    data = load_digits()
+    if group.rank == 3:
+        data.images[0] ^= 1
+    with pytest.raises(
+        UserError, match=r"same stream in all 4 processes; rank 3 has (training|test)"
+    ):
+        DriftLoop(learner()).bind(class_incremental(data, num_tasks=2))
+
+
 def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
@@ -198,6 +277,10 @@ def main() -> None:
     for method in METHODS:
         learner_like_one_process(method, groups[0], last=7)
     learner_like_one_process(ER, groups[0], last=2)
+    for group in groups:
+        every_sample_is_equally_likely(group)
+    refuses_what_differs(groups[0])
+    loop_of_objects(groups[0], Path(sys.argv[1]))
     dist.barrier()
     dist.destroy_process_group()
     print(f"rank {os.environ['RANK']} compared {[group.size for group in groups]}", flush=True)

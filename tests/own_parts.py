@@ -7,6 +7,7 @@ in whatever process they run.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -39,6 +40,16 @@ class Counting(Vanilla):
         while context.buffer.counts() and (folder() / "gate").exists():
             (folder() / "at-gate").touch()
             time.sleep(0.01)
+        return super().adapt(drifted, context)
+
+
+class Killed(Vanilla):
+    """Under torchrun: process 0 is killed in its first start, process 1 in its second."""
+
+    def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
+        start = os.environ.get("TORCHELASTIC_RESTART_COUNT")
+        if context.buffer.counts() and start in ("0", "1") and start == os.environ["RANK"]:
+            os.kill(os.getpid(), signal.SIGKILL)
         return super().adapt(drifted, context)
 
 

@@ -42,8 +42,8 @@ def group_of(size: int, *words: str) -> list[subprocess.Popen[str]]:
     ]
 
 
-def test_several_processes_have_the_buffer_the_draws_and_the_weights_of_one() -> None:
-    work = group_of(4, str(WORK))
+def test_several_processes_have_the_buffer_the_draws_and_the_weights_of_one(tmp_path: Path) -> None:
+    work = group_of(4, str(WORK), str(tmp_path))
     done = [process.communicate(timeout=120) for process in work]
     assert [process.returncode for process in work] == [0] * 4, done
     assert [out.strip() for out, _ in done] == [
@@ -80,6 +80,31 @@ def test_a_run_of_two_processes_survives_the_death_of_one_and_goes_on_in_one(
         assert abs(mine["p_value"] - other["p_value"]) <= 1e-4
 
 
+def test_torchrun_starts_killed_processes_again_and_the_run_ends_like_one_undisturbed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    settings = [word.replace("Counting", "Killed") for word in SETTINGS]
+    assert command(["run", *settings, "--out", str(tmp_path / "one")]) == 0
+    launch = ("torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "2")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", *launch, "--monitor-interval", "0.1", "--standalone"),
+            *("-m", "driftwise", "run", *settings, "--out", str(tmp_path / "two")),
+        ],
+        env={**os.environ, **ENVIRONMENT, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    killed = [f"failed (exitcode: -9) local_rank: {rank}" in done.stderr for rank in (0, 1)]
+    assert killed == [True, True]
+    one, two = result_of(tmp_path / "one"), result_of(tmp_path / "two")
+    for key in ("accuracy_matrix", "labels", "drift_events", "gradient_steps"):
+        assert one[key] == two[key], key
+
+
 def test_processes_with_other_settings_are_refused_in_all_of_them(tmp_path: Path) -> None:
     code = (
         "import os\nfrom driftwise.cli.main import main\n"
@@ -90,4 +115,6 @@ def test_processes_with_other_settings_are_refused_in_all_of_them(tmp_path: Path
     done = [process.communicate(timeout=120)[1] for process in work]
     assert [process.returncode for process in work] == [2, 2]
     assert not (tmp_path / "run").exists()
-    assert all("rank 1 has another than rank 0" in text for text in done), done
+    assert all(
+        "same settings in all 2 processes; rank 1 has seed 1, rank 0 0:" in text for text in done
+    ), done

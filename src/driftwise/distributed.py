@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import datetime
 import hashlib
+import json
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -25,20 +26,51 @@ PATIENCE = datetime.timedelta(minutes=5)
 def joined() -> Iterator[Group]:
     """The group of the processes that torchrun started, joined for the moment; else this one alone.
 
-    A group that the caller has initialised is used and left as it is.
+    A group that the caller has initialised is used and left as it is. No process leaves before the
+    others have done their work: one that waits for an answer would fail.
+
+    >>> with joined() as group:
+    ...     print(group.rank, group.size)
+    0 1
     """
     started = int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
     if not started or not dist.is_available() or dist.is_initialized():
         yield Group()
         return
-    backend = "nccl" if torch.cuda.is_available() else "gloo"
-    if backend == "nccl":
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    dist.init_process_group(backend, timeout=PATIENCE)
+    backend = _take_accelerator()
+    with _with_peers():
+        dist.init_process_group(backend, timeout=PATIENCE)
     try:
-        yield Group()
+        group = Group()
+        yield group
+        group.any(True)
     finally:
         dist.destroy_process_group()
+
+
+def _take_accelerator() -> str:
+    """Take the GPU of this process's number, where there are GPUs; the backend for messages."""
+    kind = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    backend = _BACKENDS.get("cpu" if kind is None else kind.type)
+    if kind is None or backend is None:
+        return "gloo"
+    place, there = int(os.environ.get("LOCAL_RANK", "0")), torch.accelerator.device_count()
+    if place >= there:
+        raise UserError(
+            f"process {place} of this machine has no {kind.type} device: there are {there}; start at "
+            f"most {there} processes here (--nproc-per-node {there})"
+        )
+    torch.accelerator.set_device_index(place)
+    return backend
+
+
+_BACKENDS = {"cuda": "nccl", "xpu": "xccl"}
+"""what sends messages between devices of a kind; gloo for all others"""
+
+
+def restarted() -> bool:
+    """Whether torchrun has started this process again, after one had failed."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
 
 @contextlib.contextmanager
@@ -71,8 +103,10 @@ class Group:
         self.size = dist.get_world_size(group) if together else 1
         """how many processes there are"""
         self._device = torch.device("cpu")
-        if self.size > 1 and dist.get_backend(group) == "nccl":
-            self._device = torch.device("cuda", torch.cuda.current_device())
+        if self.size > 1 and dist.get_backend(group) in _BACKENDS.values():
+            accelerator = torch.accelerator.current_accelerator() or self._device
+            index = torch.accelerator.current_device_index()
+            self._device = torch.device(accelerator.type, index)
 
     def refuse_several(self, what: str) -> None:
         """UserError where there are other processes, for what works in one alone."""
@@ -113,18 +147,26 @@ class Group:
         came = torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
         return _as_values(came.cpu(), values)
 
-    def exchange(self, values: Tensor, *, send: Sequence[int], receive: Sequence[int]) -> Tensor:
-        """Send so many of the values to each process, in order; returns those that come, in order.
+    def gather_columns(self, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """`gather` for several values of each sample, in one message."""
+        if self.size == 1 or not columns:
+            return {name: column.cpu() for name, column in columns.items()}
+        return _unpacked(self.gather(_packed(columns)), columns)
 
-        `send[i]` values go to process i, and `receive[i]` come from it.
+    def exchange(
+        self, columns: Mapping[str, Tensor], *, send: Sequence[int], receive: Sequence[int]
+    ) -> dict[str, Tensor]:
+        """Send so many samples to each process, in order; returns those that come, in order.
+
+        `send[i]` samples go to process i, and `receive[i]` come from it, in one message.
         """
-        if self.size == 1:
-            return values.cpu()
-        given = _as_bytes(values).to(self._device)
+        if self.size == 1 or not columns:
+            return {name: column.cpu() for name, column in columns.items()}
+        given = _packed(columns).to(self._device)
         came = torch.empty(sum(receive), given.shape[1], dtype=torch.uint8, device=self._device)
         with _with_peers():
             dist.all_to_all_single(came, given, list(receive), list(send), group=self._group)
-        return _as_values(came.cpu(), values)
+        return _unpacked(came.cpu(), columns)
 
     def average(self, tensors: Sequence[Tensor]) -> None:
         """Replace each tensor by its mean over all processes, in one message."""
@@ -139,17 +181,33 @@ class Group:
             for tensor, part in zip(tensors, parts, strict=True):
                 tensor.copy_(part.view_as(tensor))
 
-    def refuse_difference(self, what: str, value: str) -> None:
-        """UserError in every process where one has another value, which names the processes."""
-        digest = hashlib.blake2b(value.encode(), digest_size=16).digest()
-        everybody = self.gather(torch.tensor([list(digest)], dtype=torch.uint8)).tolist()
-        others = [rank for rank, own in enumerate(everybody) if own != everybody[0]]
-        if others:
-            named = ", ".join(map(str, others))
-            raise UserError(
-                f"expected the same {what} in all {self.size} processes; rank {named} has another "
-                "than rank 0: start all processes with the same command on the same data"
-            )
+    def refuse_difference(self, what: str, values: Mapping[str, Any]) -> None:
+        """UserError in every process where one has other values, which names processes and values.
+
+        `values`: as JSON has them.
+        """
+        if self.size == 1:
+            return
+        everybody = [json.loads(text) for text in self.texts(json.dumps(values))]
+        first = everybody[0]
+        for rank, other in enumerate(everybody):
+            keys = [key for key in {**first, **other} if first.get(key) != other.get(key)]
+            if keys:
+                named = "; ".join(
+                    f"{key} {_short(other.get(key))}, rank 0 {_short(first.get(key))}"
+                    for key in keys[:3]
+                )
+                more = f"; and {len(keys) - 3} more" if len(keys) > 3 else ""
+                raise UserError(
+                    f"expected the same {what} in all {self.size} processes; rank {rank} has {named}"
+                    f"{more}: start all processes with the same command on the same data"
+                )
+
+    def texts(self, text: str) -> list[str]:
+        """The texts of all processes, by rank."""
+        own = torch.tensor(list(text.encode()), dtype=torch.uint8)
+        lengths = self.gather(torch.tensor([len(own)])).tolist()
+        return [bytes(part.tolist()).decode() for part in torch.split(self.gather(own), lengths)]
 
     def any(self, *wishes: bool) -> tuple[bool, ...]:
         """For each wish, whether any process has it."""
@@ -180,6 +238,21 @@ class Group:
         return [int(each) for each in counts]
 
 
+def digest_of(tensors: Iterable[Tensor]) -> str:
+    """A short text that other values do not have."""
+    digest = hashlib.blake2b(digest_size=8)
+    for tensor in tensors:
+        rows = tensor.detach().cpu().reshape(1, -1)
+        digest.update(f"{tensor.dtype} {tuple(tensor.shape)} ".encode())
+        digest.update(_as_bytes(rows).numpy().data)
+    return digest.hexdigest()
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
 def _bytes_of(values: Tensor) -> int:
     return math.prod(values.shape[1:]) * values.itemsize
 
@@ -189,6 +262,19 @@ def _as_bytes(values: Tensor) -> Tensor:
     if not len(values):  # torch views no empty tensor as another dtype
         return torch.empty(0, _bytes_of(values), dtype=torch.uint8)
     return values.detach().contiguous().reshape(len(values), -1).view(torch.uint8)
+
+
+def _packed(columns: Mapping[str, Tensor]) -> Tensor:
+    """All values of a sample in one row of bytes, (samples, bytes)."""
+    return torch.cat([_as_bytes(column) for column in columns.values()], dim=1)
+
+
+def _unpacked(rows: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    parts = torch.split(rows, [_bytes_of(column) for column in like.values()], dim=1)
+    return {
+        name: _as_values(part.clone(memory_format=torch.contiguous_format), column)
+        for part, (name, column) in zip(parts, like.items(), strict=True)
+    }
 
 
 def _as_values(rows: Tensor, like: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from driftwise.detect import (
     Monitor,
 )
 from driftwise.detect.base import KnownLabels
-from driftwise.distributed import Group
+from driftwise.distributed import Group, digest_of
 from driftwise.encoders.encoding_cache import Cached
 from driftwise.errors import UserError
 from driftwise.hybrid_learner import HybridLearner
@@ -144,6 +144,8 @@ class DriftLoop:
         cost = 0 if (encode := stream.encode_two) is None else of_call(encode) // 2
         stream.book_encodings(lambda count: ledger.add_flops(count * cost, otherwise="train"))
         processes = Group().size
+        if processes > 1:
+            _refuse_other_streams(stream, self.seed)
         meter = FlopMeter(lambda flops: ledger.add_flops(processes * flops))
         for network in learner.networks:
             meter.attach(network, shape)
@@ -311,3 +313,25 @@ class DriftLoop:
         self.adaptation_state.load_state_dict(state.get("adaptation", {}))
         if self.cache is not None:
             self.cache.load_state_dict(state["cache"])
+
+
+def _refuse_other_streams(stream: Stream, seed: int) -> None:
+    """UserError where another process has other tasks, drifts or samples."""
+    classes = range(stream.num_classes)
+
+    def digest(part: str) -> str:
+        samples = stream.raw_samples(part, classes, 1)
+        return digest_of([samples.images, samples.labels, samples.ids])
+
+    Group().refuse_difference(
+        "stream",
+        {
+            "classes": list(stream.class_names),
+            "schedule": stream.schedule.to_json(),
+            "batch_size": stream.batch_size,
+            "training samples": digest("train"),
+            "test samples": digest("test"),
+            "seed of the stream": stream.seed,
+            "seed of the loop": seed,
+        },
+    )

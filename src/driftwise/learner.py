@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from driftwise import rng
 from driftwise.compiled import Compiled
-from driftwise.distributed import Group
+from driftwise.distributed import Group, digest_of
 from driftwise.errors import Diverged, UserError
 from driftwise.memory import AnyBuffer, ReplayBuffer, Stored
 from driftwise.methods.base import Inputs, Method, SampleKeys, check_columns, check_outcome
@@ -155,11 +155,39 @@ class Learner:
         self.method.attach(self.network, seed)
         self._shapes_gradients = type(method).after_backward is not Method.after_backward
         self._method_state = PartState(method, "method", lambda: self.network)
+        if self._group.size > 1:
+            self._refuse_other_learners()
+
+    def _refuse_other_learners(self) -> None:
+        """UserError where another process has a learner that would learn something else."""
+        self._group.refuse_difference(
+            "learner",
+            {
+                "method": type(self.method).__name__,
+                "seed": self._seed,
+                "buffer": type(self.buffer).__name__,
+                "capacity": self.buffer.capacity,
+                "minibatch_size": self._settings.minibatch_size,
+                "optimiser": type(self._optimiser).__name__,
+                "lr": [group["lr"] for group in self._optimiser.param_groups],
+                "initial weights": digest_of(self.network.state_dict().values()),
+            },
+        )
 
     @property
     def device(self) -> torch.device:
         """Where the network computes."""
         return self._device
+
+    @property
+    def memory_format(self) -> torch.memory_format:
+        """The order in which images lie in memory."""
+        return self._settings.memory_format
+
+    @property
+    def bf16(self) -> bool:
+        """Whether networks compute in bfloat16."""
+        return self._settings.bf16
 
     @property
     def networks(self) -> tuple[nn.Module, ...]:

@@ -35,12 +35,11 @@ ScoresT = TypeVar("ScoresT")
 
 
 @dataclass(frozen=True, kw_only=True)
-class DriftHandler:
-    """Monitor, adaptation and learner of one loop, with the ledger of their costs."""
+class DriftChecks:
+    """Monitor and adaptation of one loop, whoever learns, with the ledger of their costs."""
 
     monitor: Monitor
     adaptation: Adaptation
-    learner: Learner
     ledger: Ledger
 
     def check_and_adapt(
@@ -61,12 +60,6 @@ class DriftHandler:
         with self.ledger.phase("adapt"):
             return _checked(self.adaptation.adapt(drifted, context), self.adaptation)
 
-    def train_step(self, batch: Samples) -> StepReport:
-        """One train step."""
-        report = self.learner.observe(batch)
-        self.ledger.add_step()
-        return report
-
     def follow_up(self, context: AdaptationContext) -> tuple[str, ...]:
         """Go on with adaptations that take longer, between a task and the next."""
         if not isinstance(self.adaptation, AdaptsLater):
@@ -82,6 +75,19 @@ class DriftHandler:
         """These classes were learned in their current concept, which is their reference from now on."""
         with self.ledger.phase("detect"):
             self.monitor.renew(monitored, labels, learned)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriftHandler(DriftChecks):
+    """The same with the learner of the loop."""
+
+    learner: Learner
+
+    def train_step(self, batch: Samples) -> StepReport:
+        """One train step."""
+        report = self.learner.observe(batch)
+        self.ledger.add_step()
+        return report
 
 
 def tested_in(verdicts: Iterable[Verdict]) -> frozenset[int]:

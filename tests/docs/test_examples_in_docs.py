@@ -60,6 +60,13 @@ def test_a_loop_of_objects(capsys: pytest.CaptureFixture[str]) -> None:
     assert {verdict["class"] for verdict in saved["verdicts"] if verdict["drifted"]} == {0, 1, 2, 3}
 
 
+@executes("docs/hub.md", "export(")
+def test_a_run_in_a_folder_as_the_hub_has_it(capsys: pytest.CaptureFixture[str]) -> None:
+    found = run_block("docs/hub.md", "export(")
+    assert found["predictor"].predict(np.zeros((2, 8, 8, 1), dtype=np.uint8)).shape == (2,)
+    assert "## Drift history" in capsys.readouterr().out
+
+
 @executes(ARCHITECTURE, "loop.check_and_adapt")
 def test_a_loop_by_hand_gives_the_numbers_of_the_loop() -> None:
     found = run_block(ARCHITECTURE, "loop.check_and_adapt")
@@ -372,3 +379,10 @@ def test_a_loop_under_a_process_group(
     run_block("docs/distributed.md", "init_process_group")
     assert [line[0] for line in capsys.readouterr().out.splitlines()] == list("12345")
     assert not torch.distributed.is_initialized()
+
+
+@executes("docs/open_questions.md", "longest_hidden")
+def test_the_bound_on_hidden_drift(capsys: pytest.CaptureFixture[str]) -> None:
+    run_block("docs/open_questions.md", "longest_hidden")
+    # The bounds of the page's table; the last line has none.
+    assert capsys.readouterr().out.split() == ["1.0", "9", "0.5", "45", "None"]

@@ -286,6 +286,8 @@ def pick_device(name: str) -> torch.device:
     there = ["cpu"]
     if torch.backends.mps.is_available():
         there.insert(0, "mps")
+    if torch.xpu.is_available():
+        there.insert(0, "xpu")
     if torch.cuda.is_available():
         there.insert(0, "cuda")
     if name == "auto":
@@ -296,6 +298,11 @@ def pick_device(name: str) -> torch.device:
         device = None
     if device is None or device.type not in there:
         raise UserError(f"device {name!r} is not available; this machine has {', '.join(there)}")
+    if device.type != "cpu" and (device.index or 0) >= torch.accelerator.device_count():
+        count = torch.accelerator.device_count()
+        raise UserError(
+            f"device {name!r} is not available; {device.type} devices here: 0 to {count - 1}"
+        )
     return device
 
 

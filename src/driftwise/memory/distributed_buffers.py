@@ -53,9 +53,10 @@ class ReplicatedBuffer:
 
     def offer(self, samples: Samples, extras: Extras = _NO_EXTRAS) -> None:
         """Offer the samples of all processes, in the order of their ranks."""
-        gather = self._group.gather
-        everything = Samples(**{name: gather(column) for name, column in vars(samples).items()})
-        self._whole.offer(everything, {name: gather(column) for name, column in extras.items()})
+        marked = {_EXTRA + name: column for name, column in extras.items()}
+        everything = self._group.gather_columns({**vars(samples), **marked})
+        columns = {name: everything.pop(_EXTRA + name) for name in extras}
+        self._whole.offer(Samples(**everything), columns)
 
     def sample(self, count: int, *, whole: bool = False) -> Stored:
         """This process's part of a draw of min(count, len) samples without replacement.
@@ -134,11 +135,9 @@ class ShardedBuffer:
         send, owners = [len(numbers) for numbers in owned], parts[rank].images[:, 0]
         receive = owners.bincount(minlength=size).tolist()
         back = owners.argsort(stable=True).argsort()  # they come ordered by owner
-        values = {
-            name: self._group.exchange(column, send=send, receive=receive)[back]
-            for name, column in self._values.read(torch.cat(owned)).items()
-        }
-        return _stored(parts[rank], values)
+        mine = self._values.read(torch.cat(owned))
+        came = self._group.exchange(mine, send=send, receive=receive)
+        return _stored(parts[rank], {name: column[back] for name, column in came.items()})
 
     def samples_of(self, label: int) -> Samples:
         """The samples of one class, in slot order; the same in every process."""
@@ -189,7 +188,7 @@ class ShardedBuffer:
         owners = entries[:, 0]
         mine = self._values.read(entries[owners == self._group.rank, 1])
         back = owners.argsort(stable=True).argsort()
-        return {name: self._group.gather(column)[back] for name, column in mine.items()}
+        return {name: column[back] for name, column in self._group.gather_columns(mine).items()}
 
 
 _LIGHT = ("ids", "concepts")

@@ -22,6 +22,7 @@ from driftwise.config import registry
 from driftwise.config.fields import fields_of, read
 from driftwise.config.learners import pick_device
 from driftwise.config.schema import RunConfig
+from driftwise.distributed import Group
 from driftwise.errors import UserError
 from driftwise.metrics import Ledger
 from driftwise.runs.store import RunFolder
@@ -150,11 +151,18 @@ class Result(dict[str, Any]):
         self._records = records
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write a run folder that `driftwise report` reads."""
-        with RunFolder.open(folder, self["config"], overwrite=overwrite) as run:
-            for record in self._records:
-                run.append_record(record)
-            run.write_result(self)
+        """Write a run folder that `driftwise report` reads; of several processes, the first does."""
+        group = Group()
+
+        def write() -> None:
+            if group.rank:
+                return
+            with RunFolder.open(folder, self["config"], overwrite=overwrite) as run:
+                for record in self._records:
+                    run.append_record(record)
+                run.write_result(self)
+
+        group.first(write)
 
 
 def result_of(loop: DriftLoop) -> Result:

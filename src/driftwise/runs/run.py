@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from driftwise.config.build import as_begun, assemble
 from driftwise.config.config_files import from_mapping
 from driftwise.config.presets import resolve, settled
 from driftwise.config.schema import RunConfig, changed
-from driftwise.distributed import Group, joined
+from driftwise.distributed import Group, joined, restarted
 from driftwise.drift_loop import DriftLoop
 from driftwise.encoders.embedding_cache import EmbeddingCache
 from driftwise.encoders.loading import load
@@ -160,15 +159,19 @@ def start(
 ) -> dict[str, Any]:
     """Assemble a resolved config, take the folder and run in it.
 
-    `begin` is called once the folder is taken, and makes the run's listener.
+    `begin` is called once the folder is taken, and makes the run's listener. Processes that torchrun
+    has started again, because one had failed, go on with the run that the folder holds.
     """
     with joined() as group:
+        if restarted() and is_run(out):
+            resume, overwrite = True, False
+        group.refuse_difference("settings", config.to_json())
         if resume:
             config = as_begun(config, out)
         # Before the folder: what cannot work leaves no trace.
         loop = assemble(config, data, network, frozen_encoder=frozen_encoder, notify=notify)
         plain = loop.config.to_json()
-        group.refuse_difference("settings and data", json.dumps(plain, sort_keys=True))
+        group.refuse_difference("settings and data", plain)
 
         def open_folder() -> RunFolder | FollowedFolder:
             if group.rank:

@@ -1,0 +1,217 @@
+"""Batches of other people's trainers: inputs and labels are found, kept as samples, and extended."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from driftwise.errors import UserError
+from driftwise.types import Samples
+
+LABEL_NAMES = ("labels", "label")
+"""under which a batch that is a mapping has its labels"""
+
+Inputs = dict[str, Tensor]
+"""what a network is given, by name, one entry per sample; "" where there is one tensor alone"""
+
+_EXPECTED = (
+    "expected a pair (inputs, labels), or a mapping of tensors with an entry 'labels', where inputs "
+    "are a tensor or a mapping of tensors"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Inputs and labels of a trainer's batch."""
+
+    inputs: Inputs
+    labels: Tensor
+    """int64 (samples,)"""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @staticmethod
+    def read(batch: Any, what: str = "the trainer's batch") -> Batch:
+        """The batch as a pair or a mapping; UserError where its labels cannot be found."""
+        if isinstance(batch, Mapping):
+            name = next((name for name in LABEL_NAMES if batch.get(name) is not None), None)
+            if name is None:
+                raise UserError(
+                    f"{what} has no labels, which realignment needs: {_EXPECTED}; got a mapping "
+                    f"with {', '.join(map(str, batch)) or 'nothing'}"
+                )
+            inputs = {str(key): value for key, value in batch.items() if key not in LABEL_NAMES}
+            return _checked(inputs, batch[name], what)
+        if isinstance(batch, Tensor) or not isinstance(batch, Sequence) or isinstance(batch, str):
+            raise UserError(
+                f"{what} has no labels, which realignment needs: {_EXPECTED}; got {_kind(batch)}"
+            )
+        if len(batch) != 2:
+            raise UserError(
+                f"{what} must be a pair (inputs, labels); got {len(batch)} entries: let the data "
+                "loader's collate_fn give a pair, whose inputs may be a mapping of tensors"
+            )
+        first, labels = batch
+        return _checked(dict(first) if isinstance(first, Mapping) else {"": first}, labels, what)
+
+    def joined(self, other: Batch) -> Batch:
+        """This batch and then the other one, where this one lies."""
+        return Batch(
+            inputs={
+                name: torch.cat([value, other.inputs[name].to(value.device, non_blocking=True)])
+                for name, value in self.inputs.items()
+            },
+            labels=torch.cat([self.labels, other.labels.to(self.labels.device, non_blocking=True)]),
+        )
+
+    def written(self, like: Any) -> Any:
+        """The batch in the form of the trainer's."""
+        if isinstance(like, Mapping):
+            name = next(name for name in LABEL_NAMES if like.get(name) is not None)
+            values = {**self.inputs, name: self.labels}
+            if type(like) is dict:
+                return values
+            same = type(like)({})  # type: ignore[call-arg]
+            same.update(values)  # type: ignore[attr-defined]
+            return same
+        inputs: Any = self.inputs.get("", self.inputs)
+        return (inputs, self.labels) if isinstance(like, tuple) else [inputs, self.labels]
+
+
+def read_all(given: Any, what: str) -> Batch:
+    """A batch, or the batches of a data loader or of another iterable, as one; on the CPU."""
+    is_batch = isinstance(given, Mapping | Tensor | tuple | list)
+    if isinstance(given, list) and given and isinstance(given[0], Sequence | Mapping):
+        is_batch = False
+    if is_batch or not isinstance(given, Iterable):
+        return _on_cpu(Batch.read(given, what))
+    batches = [_on_cpu(Batch.read(each, what)) for each in given]
+    if not batches:
+        raise UserError(f"{what} has no samples; {_EXPECTED}, or batches of these; got none")
+    whole = {name: torch.cat([each.inputs[name] for each in batches]) for name in batches[0].inputs}
+    return Batch(inputs=whole, labels=torch.cat([each.labels for each in batches]))
+
+
+class Packing:
+    """Turns inputs into one tensor for the replay buffer, and back, bit for bit.
+
+    A single tensor stays as it is. Several are laid side by side as bytes, (samples, bytes).
+    """
+
+    def __init__(self) -> None:
+        self._columns: list[tuple[str, str, tuple[int, ...]]] | None = None
+        """name, dtype and shape of a sample's inputs, as in the first batch"""
+
+    def check(self, batch: Batch) -> None:
+        """UserError where a batch's inputs are not like the first ones."""
+        columns = [
+            (name, str(value.dtype).removeprefix("torch."), tuple(value.shape[1:]))
+            for name, value in batch.inputs.items()
+        ]
+        if self._columns is None:
+            self._columns = columns
+        if columns != self._columns:
+            raise UserError(
+                f"all batches must have inputs of one shape, since samples of several are replayed "
+                f"together: expected {_described(self._columns)}, as at first; got "
+                f"{_described(columns)}: resize images, and pad texts to one length"
+            )
+
+    def pack(self, batch: Batch) -> Samples:
+        """Samples on the CPU, with a digest of each one's content as its id."""
+        self.check(batch)
+        inputs = [value.detach().cpu().contiguous() for value in batch.inputs.values()]
+        rows = [value.reshape(len(batch), -1).view(torch.uint8) for value in inputs]
+        flat = rows[0] if len(rows) == 1 else torch.cat(rows, dim=1)
+        labels = batch.labels.detach().cpu()
+        return Samples(
+            images=inputs[0] if len(rows) == 1 else flat,
+            labels=labels,
+            ids=_digests(flat),
+            concepts=torch.zeros_like(labels),
+        )
+
+    def unpack(self, images: Tensor) -> Inputs:
+        """The inputs that were packed."""
+        assert self._columns is not None, "nothing has been packed yet"
+        if len(self._columns) == 1:
+            return {self._columns[0][0]: images}
+        inputs, begin = {}, 0
+        for name, dtype_name, shape in self._columns:
+            dtype: torch.dtype = getattr(torch, dtype_name)
+            end = begin + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+            # The view of a slice need not lie at a multiple of the item's size.
+            part = images[:, begin:end].clone(memory_format=torch.contiguous_format)
+            inputs[name] = part.view(dtype).reshape(len(images), *shape)
+            begin = end
+        return inputs
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes, as plain values."""
+        columns = self._columns
+        return {
+            "columns": None
+            if columns is None
+            else [[name, dtype, list(shape)] for name, dtype, shape in columns]
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state_dict`."""
+        columns = state["columns"]
+        self._columns = None
+        if columns is not None:
+            self._columns = [(name, dtype, tuple(shape)) for name, dtype, shape in columns]
+
+
+def _checked(inputs: dict[str, Any], labels: Any, what: str) -> Batch:
+    if not isinstance(labels, Tensor) or labels.ndim != 1 or labels.dtype != torch.int64:
+        raise UserError(
+            f"labels of {what} must be a tensor of int64, one class number for each sample; got "
+            f"{_kind(labels)}"
+        )
+    if not inputs:
+        raise UserError(f"{what} has labels and no inputs: {_EXPECTED}")
+    for name, value in inputs.items():
+        called = f"inputs {name!r}" if name else "inputs"
+        if not isinstance(value, Tensor):
+            raise UserError(f"{called} of {what} must be a tensor; got {_kind(value)}")
+        if value.ndim < 1 or len(value) != len(labels):
+            raise UserError(
+                f"{called} of {what} must have an entry for each of {len(labels)} labels; got the "
+                f"shape {tuple(value.shape)}"
+            )
+    if len(labels) and int(labels.min()) < 0:
+        raise UserError(
+            f"labels of {what} must be class numbers from 0; got {int(labels.min())}: leave samples "
+            "without a label out"
+        )
+    return Batch(inputs=inputs, labels=labels)
+
+
+def _on_cpu(batch: Batch) -> Batch:
+    inputs = {name: value.detach().cpu() for name, value in batch.inputs.items()}
+    return Batch(inputs=inputs, labels=batch.labels.cpu())
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor of {value.dtype} with the shape {tuple(value.shape)}"
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def _described(columns: Sequence[tuple[str, str, tuple[int, ...]]]) -> str:
+    return ", ".join(f"{name or 'inputs'} {dtype} {shape}" for name, dtype, shape in columns)
+
+
+def _digests(rows: Tensor) -> Tensor:
+    """uint8 (samples, bytes) -> int64 (samples,) from 0: equal for samples of equal content."""
+    digests = [hashlib.blake2b(row, digest_size=8).digest() for row in rows.numpy()]
+    joined = np.frombuffer(b"".join(digests), dtype=np.int64)
+    return torch.from_numpy(joined & (2**62 - 1))

@@ -1,0 +1,125 @@
+"""Detection and realignment as a callback of the Trainer of Hugging Face transformers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from driftwise.errors import UserError
+from driftwise.integrations.realigner import Realigner
+
+if TYPE_CHECKING:
+    from transformers import TrainerCallback
+else:
+    try:
+        from transformers import TrainerCallback
+    except ImportError as error:
+        raise UserError(
+            "transformers is not installed: pip install 'driftwise[transformers]'"
+        ) from error
+
+FILE = "realignment.pt"
+"""in a checkpoint's folder"""
+
+
+class RealignmentCallback(TrainerCallback):
+    """Each `train` is a task: known classes are checked before it, and steps replay samples.
+
+    A callback does not see batches: the model's inputs are extended where its forward begins. The
+    loss must be the model's own, computed from its inputs and `labels`. Checkpoints of the trainer
+    get a file with buffer, references and ledger.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        """`settings`: those of `Realigner`, but for the network."""
+        self.realigner = Realigner(**settings)
+        self._handle: Any = None
+        self._pending: list[Any] = []
+        self._in_step = False
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Check and adapt, unless training is resumed."""
+        del control
+        model = kwargs["model"]
+        if args.world_size > 1 or args.n_gpu > 1:
+            raise UserError(
+                "realignment in another trainer works in one process and on one device; got "
+                f"{max(args.world_size, args.n_gpu)}: use driftwise.DriftLoop under torchrun"
+            )
+        self.realigner.network = model
+        if state.global_step:
+            self._load(_folder(args, state) / FILE)
+        if not (state.global_step and self.realigner.in_task):
+            self.realigner.begin_task()
+        self._detach()
+        self._handle = model.register_forward_pre_hook(self._extend, with_kwargs=True)
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Forwards from here on are train steps."""
+        del args, state, control, kwargs
+        self._in_step = True
+
+    def _extend(self, model: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        if not (self._in_step and model.training):
+            return None
+        if args:
+            raise UserError("realignment needs a model's inputs by name; got positional ones")
+        others = {name: kwargs[name] for name in kwargs if name not in _NOT_INPUTS}
+        batch = {name: value for name, value in others.items() if value is not None}
+        extended = self.realigner.extend(batch)
+        self._pending.append(batch)
+        changed = {**kwargs, **extended}
+        if (items := kwargs.get("num_items_in_batch")) is not None:
+            # The model divides its summed loss by this.
+            changed["num_items_in_batch"] = items * (len(extended["labels"]) / len(batch["labels"]))
+        return args, changed
+
+    def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Offer the batch to the buffer."""
+        del args, control, kwargs
+        self._offer(state)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Offer the batch to the buffer."""
+        del args, control, kwargs
+        self._offer(state)
+        self._in_step = False
+
+    def _offer(self, state: Any) -> None:
+        for batch in self._pending:
+            self.realigner.offer(batch, repeated=(state.epoch or 0) > 1)
+        self._pending.clear()
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Save everything that changes into the checkpoint's folder."""
+        del control, kwargs
+        torch.save(self.realigner.state_dict(), _folder(args, state) / FILE)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The task's classes are learned."""
+        del args, state, control, kwargs
+        self._detach()
+        self.realigner.end_task()
+
+    def _load(self, path: Path) -> None:
+        if not path.exists():
+            raise UserError(
+                f"training is resumed, and the state of realignment is expected in {path}, which does "
+                "not exist: resume from a checkpoint in output_dir that this callback has saved"
+            )
+        self.realigner.load_state_dict(torch.load(path, weights_only=True))
+
+    def _detach(self) -> None:
+        if self._handle is not None:
+            self._handle.remove()
+        self._handle, self._in_step = None, False
+        self._pending.clear()
+
+
+_NOT_INPUTS = ("num_items_in_batch", "return_dict", "output_attentions", "output_hidden_states")
+
+
+def _folder(args: Any, state: Any) -> Path:
+    return Path(args.output_dir, f"checkpoint-{state.global_step}")

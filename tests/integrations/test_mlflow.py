@@ -1,0 +1,52 @@
+"""Runs as MLflow models, with the real MLflow where it is installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import driftwise as dw
+from driftwise.datasets.readers.digits import load_digits
+from driftwise.errors import UserError
+
+mlflow = pytest.importorskip("mlflow")
+pytest.importorskip("mlflow.pyfunc")
+flavour = pytest.importorskip("driftwise.integrations.mlflow")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("mlflow") / "run"
+    dw.run(dw.RunConfig(benchmark="digits-cd", num_tasks=2, epochs=1, detector="never"), folder)
+    return folder
+
+
+def test_a_logged_run_is_served_as_a_function(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(
+        "MLFLOW_ALLOW_FILE_STORE", "true"
+    )  # a database needs more than mlflow-skinny
+    mlflow.set_tracking_uri((tmp_path / "tracking").as_uri())
+    images = load_digits().images[:30]
+    expected = dw.load(run).predict(images)
+    with mlflow.start_run():
+        logged = flavour.log_model(run, name="digits")
+    assert np.array_equal(flavour.load_model(logged.model_uri).predict(images), expected)
+    served = mlflow.pyfunc.load_model(logged.model_uri)
+    assert np.array_equal(served.predict(images), expected)
+
+
+def test_a_saved_run_is_loaded_without_a_server(run: Path, tmp_path: Path) -> None:
+    flavour.save_model(run, tmp_path / "model")
+    images = load_digits().images[:30]
+    served = mlflow.pyfunc.load_model(str(tmp_path / "model"))
+    assert np.array_equal(served.predict(images), dw.load(run).predict(images))
+    assert served.metadata.flavors["driftwise"]["class_names"] == list(dw.load(run).class_names)
+    with pytest.raises(UserError, match="not empty"):
+        flavour.save_model(run, tmp_path / "model")
+    with pytest.raises(Exception, match="shape"):
+        served.predict(images[:, :4])
