@@ -1,12 +1,15 @@
 """Streaming LDA here and in Avalanche: the same features in the same order, accuracy and time.
 
-    python benchmarks/bench_slda.py [--stream pacs-frozen-cd] [--samples 2000] [--batch-size 32] [--splits 5]
+    python benchmarks/bench_slda.py [--stream pacs-frozen-cd] [--samples 3000] [--batch-size 32] [--splits 5]
                                     [--environment FOLDER]
 
 Avalanche updates its statistics sample by sample, whatever the batch; only these updates are timed, not
 its loaders and loops. Ours are timed through `AnalyticLearner.observe`, in batches and one by one. Both
 run on one thread, in turns. Predictions are made after the last sample. Differences of accuracy are
 paired by split, with their 95 % interval.
+
+Avalanche takes the first sample of a class as a deviation from zero: its mean is zero then. The line
+"Avalanche, centred" sets the mean of a class to its first sample before that sample is counted.
 """
 
 from __future__ import annotations
@@ -39,19 +42,24 @@ def avalanche_side(file: Path, shrinkage: float) -> None:
     warnings.simplefilter("ignore")
     supervised = importlib.import_module("avalanche.training.supervised")
     arrays = {name: torch.from_numpy(values) for name, values in np.load(file).items()}
-    learner = supervised.StreamingLDA(
-        torch.nn.Identity(),
-        torch.nn.CrossEntropyLoss(),
-        input_size=arrays["x"].shape[1],
-        num_classes=int(arrays["y"].max()) + 1,
-        shrinkage_param=shrinkage,
-    )
-    began = time.process_time()
-    for vector, label in zip(arrays["x"], arrays["y"], strict=True):
-        learner.fit(vector[None], label[None])
-    seconds = time.process_time() - began
-    right = learner.predict(arrays["test_x"]).argmax(1) == arrays["test_y"]
-    print(json.dumps({"seconds": seconds, "accuracy": 100 * float(right.float().mean())}))
+    found = []
+    for is_centred in (False, True):
+        learner = supervised.StreamingLDA(
+            torch.nn.Identity(),
+            torch.nn.CrossEntropyLoss(),
+            input_size=arrays["x"].shape[1],
+            num_classes=int(arrays["y"].max()) + 1,
+            shrinkage_param=shrinkage,
+        )
+        began = time.process_time()
+        for vector, label in zip(arrays["x"], arrays["y"], strict=True):
+            if is_centred and not learner.cK[label]:
+                learner.muK[label] = vector
+            learner.fit(vector[None], label[None])
+        seconds = time.process_time() - began
+        right = learner.predict(arrays["test_x"]).argmax(1) == arrays["test_y"]
+        found.append((seconds, 100 * float(right.float().mean())))
+    print(json.dumps(found))
 
 
 def ours(arrays: dict[str, np.ndarray], shrinkage: float | None, batch: int) -> tuple[float, float]:
@@ -76,7 +84,7 @@ def ours(arrays: dict[str, np.ndarray], shrinkage: float | None, batch: int) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--stream", default="pacs-frozen-cd")
-    parser.add_argument("--samples", type=int, default=2000)
+    parser.add_argument("--samples", type=int, default=3000)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument(
         "--splits", type=int, default=5, help="draws of samples and tests, two at least"
@@ -137,7 +145,8 @@ def compared(
         ).stdout
     theirs = json.loads(said.splitlines()[-1])
     row = {
-        "Avalanche": (theirs["seconds"], theirs["accuracy"]),
+        "Avalanche": tuple(theirs[0]),
+        "Avalanche, centred": tuple(theirs[1]),
         "ours, batches": ours(arrays, shrinkage, batch),
         "ours, one by one": ours(arrays, shrinkage, 1),
         "ours, own shrinkage": ours(arrays, None, batch),
