@@ -63,7 +63,9 @@ class OwnEncoder:
         else:
             if self.networks:
                 self.identity = digest_of_values(self.name, network, preprocess)
-            functions = [each for each in (self._call, preprocess) if isinstance(each, FunctionType)]
+            functions = [
+                each for each in (self._call, preprocess) if isinstance(each, FunctionType)
+            ]
             if functions and (code := digest_of_code(*functions)) is not None:
                 self.name += f" {code[:8]}"
 

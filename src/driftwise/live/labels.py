@@ -274,7 +274,9 @@ class LiveLabels:
         if count is not None and len(free) >= count:
             given, samples = free[:0], _choose(free, count, choose)
         else:
-            given = self._request(label, None if count is None else self._missing(label, count), choose)
+            given = self._request(
+                label, None if count is None else self._missing(label, count), choose
+            )
             samples = Samples.concat([free, given.of_class(label)])
         self._unused.append(given[given.labels != label])
         # Compared with what was wanted: a budget may have reduced `count` to a few samples.
