@@ -5,8 +5,9 @@
 
 Avalanche updates its statistics sample by sample, whatever the batch; only these updates are timed, not
 its loaders and loops. Ours are timed through `AnalyticLearner.observe`, in batches and one by one. Both
-run on one thread, in turns. Predictions are made after the last sample. Differences of accuracy are
-paired by split, with their 95 % interval.
+run on one thread, in turns; the quickest of three passes counts, since the first ones are slower (memory
+is new). Predictions are made after the last sample. Differences of accuracy are paired by split, with
+their 95 % interval.
 
 Avalanche takes the first sample of a class as a deviation from zero: its mean is zero then. The line
 "Avalanche, centred" sets the mean of a class to its first sample before that sample is counted.
@@ -43,7 +44,7 @@ def avalanche_side(file: Path, shrinkage: float) -> None:
     supervised = importlib.import_module("avalanche.training.supervised")
     arrays = {name: torch.from_numpy(values) for name, values in np.load(file).items()}
     found = []
-    for is_centred in (False, True):
+    for is_centred in (False, True, False, True, False, True):
         learner = supervised.StreamingLDA(
             torch.nn.Identity(),
             torch.nn.CrossEntropyLoss(),
@@ -59,11 +60,17 @@ def avalanche_side(file: Path, shrinkage: float) -> None:
         seconds = time.process_time() - began
         right = learner.predict(arrays["test_x"]).argmax(1) == arrays["test_y"]
         found.append((seconds, 100 * float(right.float().mean())))
-    print(json.dumps(found))
+    print(json.dumps([min(found[0::2]), min(found[1::2])]))
 
 
 def ours(arrays: dict[str, np.ndarray], shrinkage: float | None, batch: int) -> tuple[float, float]:
-    """Seconds of processor time, and accuracy."""
+    """Seconds of processor time of the quickest of three passes, and accuracy."""
+    return min(_one_pass(arrays, shrinkage, batch) for _ in range(3))
+
+
+def _one_pass(
+    arrays: dict[str, np.ndarray], shrinkage: float | None, batch: int
+) -> tuple[float, float]:
     import driftwise as dw
     from driftwise.types import Samples
 
