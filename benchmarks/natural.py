@@ -100,7 +100,7 @@ COURSES: dict[str, Course] = {
     "electricity": Course(benchmark="electricity", compared=(20,), more=(5, 50, 200)),
     "outdoor": Course(benchmark="outdoor", compared=(10,), more=(2, 5, 20)),
     # To encode a mail takes about 0.1 s.
-    "spam": Course(benchmark="spam", compared=(20,), more=(5, 50), encoder=MINILM, every=4),
+    "spam": Course(benchmark="spam", compared=(20,), more=(5, 50), encoder=MINILM, every=8),
     # Every seed has images of its own to encode: 20 of the 500 of a class are affordable.
     "cifar100-frozen-cd": Course(
         benchmark="cifar100-frozen-cd",
