@@ -204,11 +204,13 @@ def data_of(name: str, *, raw: bool = False) -> Dataset:
     course = COURSES[name]
     data = library.load(course.benchmark)
     if course.every > 1:
-        taken = {"images": data.images, "labels": data.labels, "domains": data.domains}
-        taken = {
-            key: None if each is None else each[:: course.every] for key, each in taken.items()
-        }
-        data = dataclasses.replace(data, **taken)
+        step, domains = course.every, data.domains
+        data = dataclasses.replace(
+            data,
+            images=data.images[::step],
+            labels=data.labels[::step],
+            domains=None if domains is None else domains[::step],
+        )
     if course.encoder is not None and not raw and not course.simulated:
         encoder = encoders.load(course.encoder)
         samples = data.images if data.images.ndim == 1 else torch.from_numpy(data.images)
