@@ -1,4 +1,4 @@
-"""The tables in docs/results.md are what the committed results say."""
+"""The tables in docs/explanations/results.md are what the committed results say."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from driftwise.reproduce.published import find
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "results" / "table1-small"
-TEXT = (ROOT / "docs" / "results.md").read_text()
+TEXT = (ROOT / "docs" / "explanations" / "results.md").read_text()
 Cell = tuple[str, str, int]
 """method, adaptation, drifts"""
 
