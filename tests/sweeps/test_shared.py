@@ -94,7 +94,9 @@ def test_seeds_are_completed_one_after_the_other_and_groups_together() -> None:
         {"adaptation": "amr-gain"},
     ],
 )
-def test_scripted_drift_and_adaptations_that_act_at_any_time_share_nothing(changes: dict[str, Any]) -> None:
+def test_scripted_drift_and_adaptations_that_act_at_any_time_share_nothing(
+    changes: dict[str, Any],
+) -> None:
     axes = {"severity": [1, 2]}
     plan = tiny_plan(axes=axes)
     configs = [run.config for run in plan.runs]

@@ -216,15 +216,28 @@ def is_natural(done: Done) -> bool:
 
 
 def natural_drifts(known: Evidence) -> Finding | None:
-    """Fractions of the naturally drifted classes that two detectors found at once.
+    """Fractions of the naturally drifted classes that two detectors found at once, by benchmark.
 
     Methods and adaptations see the same images, so one of them counts; of a class that drifts
     several times, its first drift.
     """
+    by_benchmark = grouped(known.done, lambda done: done.where.benchmark)
+    found = [each for runs in by_benchmark.values() if (each := _found_by_both(runs))]
+    if not found:
+        return None
+    text = "; ".join(each.text for each in found)
+    return Finding(
+        f"each class once a seed, at its first drift: {text}; {known.plain_origin}",
+        all_of(*(each.verdict for each in found)),
+    )
+
+
+def _found_by_both(done: list[Done]) -> Finding | None:
+    """On one benchmark; None as long as no seed has both detectors."""
     runs: dict[tuple[str, Where], dict[str, dict[int, Run]]] = {}
-    for done in known.done:
-        by_detector = runs.setdefault((done.adaptation, done.where), {"ks": {}, "mmd": {}})
-        by_detector[done.run.detector][done.seed] = done.run
+    for each in done:
+        by_detector = runs.setdefault((each.adaptation, each.where), {"ks": {}, "mmd": {}})
+        by_detector[each.run.detector][each.seed] = each.run
     seeds = {place: sorted(r["ks"].keys() & r["mmd"].keys()) for place, r in runs.items()}
     place = min(seeds, key=lambda p: (-len(seeds[p]), p[0] != "vanilla", p[1].method != "er", p))
     if not seeds[place]:
@@ -238,9 +251,8 @@ def natural_drifts(known: Evidence) -> Finding | None:
         words.append(f"{name} {found} of {of} ({found / of:.0%}; {low:.0%} to {high:.0%})")
     adaptation, where = place
     text = (
-        f"each class once a seed, at its first drift: {', '.join(words)}; {where.benchmark}, "
-        f"{where.method} with {adaptation}; {plural(len(seeds[place]), 'seed')}; "
-        f"{known.plain_origin}"
+        f"{', '.join(words)} on {where.benchmark}, {where.method} with {adaptation}; "
+        f"{plural(len(seeds[place]), 'seed')}"
     )
     return Finding(text, all_of(intervals[0].below(HALF), intervals[1].at_least(NEARLY_ALL)))
 

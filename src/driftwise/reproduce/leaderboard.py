@@ -18,12 +18,10 @@ from driftwise.report.sweeps import Sweep
 from driftwise.report.table import MISSING, Head, Item, Table
 from driftwise.reproduce.evidence import Done, Interval, Pool, interval_of, pools
 from driftwise.reproduce.places import grouped
+from driftwise.sweeps.scale import SCALES
 
 DETECTION = ("detector", "encoder", "reference", "options.detector")
 """config keys in which entries may differ"""
-
-USUAL = ("combined", "learner", "held-out")
-"""the detection of everything that is reproduced; entries with another one name it"""
 
 FLOOR = "vanilla"
 
@@ -77,16 +75,20 @@ def comparisons(sweeps: Sequence[Sweep]) -> tuple[list[Comparison], Pool]:
     pool = found[0]
     names = sorted({done.where.benchmark for done in pool.done})
     made = [
-        _comparison(name, [done for done in pool.done if done.where.benchmark == name])
+        _comparison(name, [done for done in pool.done if done.where.benchmark == name], pool.scale)
         for name in names
     ]
-    whole = _comparison("several", pool.done, several=True) if len(names) > 1 else None
+    whole = _comparison("", pool.done, pool.scale, several=True) if len(names) > 1 else None
     return ([whole] if whole and len(whole.ranked) > 1 else []) + made, pool
 
 
-def _comparison(name: str, members: Sequence[Done], *, several: bool = False) -> Comparison:
+def _comparison(
+    name: str, members: Sequence[Done], scale: str, *, several: bool = False
+) -> Comparison:
     """Of runs, over the cells that most of their entries share; `several`: of several benchmarks."""
-    by_entry = grouped(members, lambda done: (done.where.method, done.adaptation, _detection(done)))
+    by_entry = grouped(
+        members, lambda done: (done.where.method, done.adaptation, _detection(done, scale))
+    )
     floor: defaultdict[tuple[str, CellName], dict[int, float]] = defaultdict(dict)
     for done in members:
         if done.adaptation == FLOOR and done.run.faa is not None:
@@ -134,12 +136,14 @@ def _cell(done: Done) -> CellName:
     return CellName(done.where.benchmark, done.where.buffer_size, done.where.num_drifts)
 
 
-def _detection(done: Done) -> str:
+def _detection(done: Done, scale: str) -> str:
     """The detector, with what it reads where that is not usual."""
     if done.adaptation == FLOOR:
         return ""  # nothing depends on it
-    named = tuple(str(done.setting(key)) for key in DETECTION[:3])
-    return "" if named == USUAL else named[0] if named[0] == "oracle" else ", ".join(named)
+    named = {key: str(done.setting(key)) for key in DETECTION[:3]}
+    if scale in SCALES and named == SCALES[scale].detection_of(done.where.benchmark):
+        return ""
+    return named["detector"] if named["detector"] == "oracle" else ", ".join(named.values())
 
 
 def _standing(
@@ -243,8 +247,8 @@ def board(sweeps: Sequence[Sweep]) -> Table:
         notes=(
             "Entries are ranked by accuracy over the cells that most of them share: on each benchmark, "
             "and over several if at least two entries have cells there. An entry without all of these cells is "
-            "not ranked, and its numbers are over those that it has. Detection is by three tests on "
-            "the learner against held-out samples, unless it is named.",
+            "not ranked, and its numbers are over those that it has. Detection is that of the tables, "
+            "unless it is named.",
         ),
     )
 
