@@ -246,9 +246,9 @@ def board(sweeps: Sequence[Sweep]) -> Table:
         breaks=breaks - {0, len(rows)},
         notes=(
             "Entries are ranked by accuracy over the cells that most of them share: on each benchmark, "
-            "and over several if at least two entries have cells there. An entry without all of these cells is "
-            "not ranked, and its numbers are over those that it has. Detection is that of the tables, "
-            "unless it is named.",
+            "and over several if at least two entries have cells there. An entry without all of these "
+            "cells is not ranked, and its numbers are over those that it has. Detection is that of "
+            "the tables, unless it is named.",
         ),
     )
 
