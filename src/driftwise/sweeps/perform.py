@@ -88,6 +88,14 @@ def carry_out(
     return _Sweep(runs, out.resolve(), engine, listener, retries, budget).run()
 
 
+def measure(budget: Budget, done: Sequence[PlannedRun], out: Path) -> None:
+    """Note how long finished runs of a folder took; one that cannot be read does not count."""
+    for run in done:
+        with contextlib.suppress(UserError, TypeError):
+            seconds = read_result(out / RUNS / run.id).get("seconds") or {}
+            budget.add(run.config, tasks_of(run.config), sum(seconds.values()))
+
+
 class _Sweep:
     """The runs of one call by state: waiting, under way, elsewhere, done, failed."""
 
@@ -161,11 +169,8 @@ class _Sweep:
         if self._budget is None:
             return
         waiting = {*self._waiting}
-        for run_id, run in self._runs.items():
-            if run_id not in waiting:
-                with contextlib.suppress(UserError, TypeError):
-                    seconds = read_result(self._folder(run_id)).get("seconds") or {}
-                    self._budget.add(run.config, tasks_of(run.config), sum(seconds.values()))
+        done = [run for run_id, run in self._runs.items() if run_id not in waiting]
+        measure(self._budget, done, self._out)
         self._report_forecast()
 
     def _report_forecast(self) -> None:
