@@ -115,13 +115,24 @@ def main() -> None:
         table: budget_of(table, options.scale, options.steps) for table in TABLES
     }
     FILE.write_text(json.dumps(kept, indent=1) + "\n")
-    for table, each in found.items():
-        print(
-            f"{table}: {each['runs']} runs, {each['tasks']} tasks instead of {each['tasks_separately']}"
-            f" ({each['saving']} times fewer), {each['processor_hours']:.1f} h of one core"
-        )
-    hours = sum(each["processor_hours"] for each in found.values()) / CORES
-    print(f"one seed of all: {hours:.1f} h on {CORES} cores (at most {MOST_HOURS:g} asked)")
+    print("\n".join(lines(found)))
+
+
+def lines(found: dict[str, Any]) -> list[str]:
+    """The table in docs/how-to/sweeps.md."""
+    hours = sum(each["processor_hours"] for each in found.values())
+    return [
+        "| table | runs | tasks to train | hours of one core |",
+        "|---|---|---|---|",
+        *(
+            f"| {table} | {each['runs']} | {each['tasks']} instead of {each['tasks_separately']} "
+            f"({each['saving']} times fewer) | {each['processor_hours']:.1f} |"
+            for table, each in found.items()
+        ),
+        f"| all | {sum(each['runs'] for each in found.values())} | "
+        f"{sum(each['tasks'] for each in found.values())} | {hours:.1f}: {hours / CORES:.1f} h on "
+        f"{CORES} cores (at most {MOST_HOURS:g} asked) |",
+    ]
 
 
 if __name__ == "__main__":

@@ -151,6 +151,31 @@ def test_runs_that_do_not_adapt_are_not_trained_again(
     assert list((tmp_path / SHARED).iterdir()) == []
 
 
+def test_a_leader_that_was_done_before_is_replaced_by_one_of_those_that_wait(
+    separate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of()
+    vanilla = [run for run in plan.runs if run.place["adaptation"] == "vanilla"]
+    leader = plan.runs[
+        [run.id for run in plan.runs].index(tree_of(plan.runs).leader_of[vanilla[1].id])
+    ]
+    assert perform(job_of(leader, tmp_path)).state == "done"
+    steps = 0
+    observe = Learner.observe
+
+    def counting(self: Learner, batch: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        return observe(self, batch)
+
+    monkeypatch.setattr(Learner, "observe", counting)
+    assert carry_out(vanilla, tmp_path, InProcess(), Notes()).done == len(vanilla)
+    assert {result_of(tmp_path / RUNS / run.id)["gradient_steps"] for run in vanilla} == {steps}
+    for run in vanilla:
+        assert lasting(tmp_path / RUNS / run.id) == lasting(separate / RUNS / run.id)
+    assert list((tmp_path / SHARED).iterdir()) == []
+
+
 @pytest.mark.parametrize("changes", [{"method": "joint"}, {"recurring_in_training": True}])
 def test_where_drift_reaches_training_nobody_follows(changes: dict[str, Any]) -> None:
     plan = plan_of(**changes)
