@@ -50,6 +50,20 @@ def separate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return undisturbed(plan_of(), tmp_path_factory.mktemp("separate"))
 
 
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One entry for each train step in this process from now on."""
+    made: list[int] = []
+    observe = Learner.observe
+
+    def counting(self: Learner, batch: Any) -> Any:
+        made.append(1)
+        return observe(self, batch)
+
+    monkeypatch.setattr(Learner, "observe", counting)
+    return made
+
+
 class Recording(Engine):
     """Performs jobs in this process and keeps them."""
 
@@ -131,46 +145,32 @@ def test_branches_are_bit_equal_to_separate_runs(
 
 
 def test_runs_that_do_not_adapt_are_not_trained_again(
-    separate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    separate: Path, tmp_path: Path, steps: list[int]
 ) -> None:
     plan = plan_of()
     vanilla = [run for run in plan.runs if run.place["adaptation"] == "vanilla"]
-    steps = 0
-    observe = Learner.observe
-
-    def counting(self: Learner, batch: Any) -> Any:
-        nonlocal steps
-        steps += 1
-        return observe(self, batch)
-
-    monkeypatch.setattr(Learner, "observe", counting)
     carry_out(vanilla, tmp_path, InProcess(), Notes())
-    assert {result_of(tmp_path / RUNS / run.id)["gradient_steps"] for run in vanilla} == {steps}
+    assert {result_of(tmp_path / RUNS / run.id)["gradient_steps"] for run in vanilla} == {
+        len(steps)
+    }
     for run in vanilla:
         assert lasting(tmp_path / RUNS / run.id) == lasting(separate / RUNS / run.id)
     assert list((tmp_path / SHARED).iterdir()) == []
 
 
 def test_a_leader_that_was_done_before_is_replaced_by_one_of_those_that_wait(
-    separate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    separate: Path, tmp_path: Path, steps: list[int]
 ) -> None:
     plan = plan_of()
     vanilla = [run for run in plan.runs if run.place["adaptation"] == "vanilla"]
-    leader = plan.runs[
-        [run.id for run in plan.runs].index(tree_of(plan.runs).leader_of[vanilla[1].id])
-    ]
+    (leading,) = {*tree_of(plan.runs).leader_of.values()}
+    (leader,) = [run for run in vanilla if run.id == leading]
     assert perform(job_of(leader, tmp_path)).state == "done"
-    steps = 0
-    observe = Learner.observe
-
-    def counting(self: Learner, batch: Any) -> Any:
-        nonlocal steps
-        steps += 1
-        return observe(self, batch)
-
-    monkeypatch.setattr(Learner, "observe", counting)
+    steps.clear()
     assert carry_out(vanilla, tmp_path, InProcess(), Notes()).done == len(vanilla)
-    assert {result_of(tmp_path / RUNS / run.id)["gradient_steps"] for run in vanilla} == {steps}
+    assert {result_of(tmp_path / RUNS / run.id)["gradient_steps"] for run in vanilla} == {
+        len(steps)
+    }
     for run in vanilla:
         assert lasting(tmp_path / RUNS / run.id) == lasting(separate / RUNS / run.id)
     assert list((tmp_path / SHARED).iterdir()) == []
