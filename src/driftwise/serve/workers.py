@@ -26,7 +26,7 @@ from torch import Tensor
 from driftwise.live.portable import Predictor
 from driftwise.serve.access import Access
 from driftwise.serve.measures import Measures
-from driftwise.serve.published import Follower
+from driftwise.serve.shared_snapshot import Follower
 from driftwise.serve.settings import ServeSettings
 
 SAMPLES_TOGETHER = 64
