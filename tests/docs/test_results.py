@@ -128,12 +128,18 @@ def test_kept_results_are_shortened_and_count_as_finished(tmp_path: Path) -> Non
     assert sizes[0] < 0.9 * sizes[1]
 
 
-def test_the_scale_of_the_tables_is_valid_and_smoke_is_not() -> None:
+def test_the_scale_of_the_tables_is_valid_but_where_the_docs_say_so_and_smoke_is_not() -> None:
     evidence = json.loads((ROOT / "results" / "scale_validity.json").read_text())
     for entry in evidence["tables"]:
         assert entry["seed"] >= 100  # a development seed
-        assert entry["tpr"] >= 0.9
-        assert min(entry["share_of_published_without_drift"].values()) >= 0.6
-        assert len({*entry["faa"].values()}) == 3
-        assert entry["valid"]
+        assert entry["valid"] == (
+            entry["tpr"] >= 0.9
+            and min(entry["share_of_published_without_drift"].values()) >= 0.6
+            and len({*entry["faa"].values()}) == 3
+        )
+    checks = {(entry["table"], entry["num_drifts"]) for entry in evidence["tables"]}
+    assert len(checks) == 8
+    invalid = {(e["table"], e["num_drifts"]) for e in evidence["tables"] if not e["valid"]}
+    assert invalid == {("table4", 2)}
+    assert "Table 4 is open (10 of 12 drifts found" in (ROOT / "docs" / "sweeps.md").read_text()
     assert not any(entry["valid"] for entry in evidence.get("smoke", []))

@@ -78,7 +78,7 @@ def find_resnet18() -> Path:
         return found
     try:
         return hub_files.fetched(*HUB)
-    except hub.Absent as absence:
+    except hub_files.Absent as absence:
         folders = dict.fromkeys(str(place.path.parent) for place in candidates((FILE,)))
         raise UserError(
             f"the encoder resnet18-imagenet has no weights: no {FILE} in {', '.join(folders)},"

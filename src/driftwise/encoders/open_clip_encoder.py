@@ -62,7 +62,7 @@ def _weights_of(library: Any, name: str, tag: str) -> dict[str, Any]:
         )
     try:
         file = hub_files.fetched(repository, "open_clip_model.safetensors")
-    except hub.Absent as absence:
+    except hub_files.Absent as absence:
         raise UserError(
             f"the encoder open-clip:{name}/{tag} has no weights: {repository} could not be had from"
             f" the hub ({absence}); fetch it where there is a network, or give weights=FILE"

