@@ -49,6 +49,13 @@ def test_a_benchmark_from_python(capsys: pytest.CaptureFixture[str]) -> None:
     assert "'adaptation'" in capsys.readouterr().out
 
 
+@executes("docs/index.md", "RunConfig")
+def test_the_first_lines_of_the_site(capsys: pytest.CaptureFixture[str]) -> None:
+    found = run_block("docs/index.md", "RunConfig")
+    assert found["result"]["faa"] > 80
+    assert result_of("runs/first")["labels"]["adaptation"] > 0
+
+
 @executes("README.md", "dw.DriftLoop")
 def test_a_loop_of_objects(capsys: pytest.CaptureFixture[str]) -> None:
     found = run_block("README.md", "dw.DriftLoop")

@@ -26,10 +26,9 @@ def test_the_readme_fits_on_four_screens() -> None:
     assert len(README.splitlines()) <= 200
 
 
-def test_the_readme_leads_to_every_page() -> None:
+def test_the_readme_leads_to_every_kind_of_page() -> None:
     links = set(re.findall(r"\]\((docs/[\w/-]+\.md)\)", README))
-    listed = {page for page in PAGES if page.startswith("docs/") and "/decisions/0" not in page}
-    assert links == listed
+    assert links >= {page for page in PAGES if page.endswith("/index.md") and "/api/" not in page}
 
 
 def test_the_tree_in_contributing_names_every_package() -> None:
@@ -115,6 +114,6 @@ def test_the_old_name_is_left_only_where_old_folders_are_read_and_explained() ->
     }
     # The README's one line is the link to the migration note.
     assert [line for line in README.splitlines() if "recollect" in line.lower()] == [
-        "| [migration](docs/reference/migration.md) | from `recollect` to `driftwise` |"
+        "| [docs/reference/migration.md](docs/reference/migration.md) | from `recollect` to `driftwise` |"
     ]
     assert found - {"README.md"} <= OLD_NAME

@@ -257,8 +257,8 @@ def _found_by_both(done: list[Done]) -> Finding | None:
     )
     verdict = all_of(intervals[0].below(HALF), intervals[1].at_least(NEARLY_ALL))
     if verdict == UNDECIDED:
-        counts = zip(intervals, (HALF, NEARLY_ALL), strict=True)
-        needed = [_seeds_for(share.mean, of / len(seeds[place]), limit) for share, limit in counts]
+        sides = zip(intervals, (HALF, NEARLY_ALL), strict=True)
+        needed = [_seeds_for(share.mean, of / len(seeds[place]), limit) for share, limit in sides]
         text += _in_seeds(max(needed) if all(needed) else 0)
     return Finding(text, verdict)
 
