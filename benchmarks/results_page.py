@@ -243,9 +243,13 @@ def draw(found: dict[str, tuple[Sweep, Beside]]) -> None:
     """Ours against published, a panel for each table; hollow: without drift."""
     styles = style.styles_of(STRATEGIES)
     with mpl.rc_context(style.RC):
-        figure = Figure(figsize=(3.1 * len(found), 3.5), layout="constrained")
-        panels = figure.subplots(1, len(found), squeeze=False)[0]
-        for panel, (name, (_, both)) in zip(panels, found.items(), strict=True):
+        columns = min(2, len(found))
+        rows = -(-len(found) // columns)
+        figure = Figure(figsize=(3.1 * columns, 3.5 * rows), layout="constrained")
+        panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+        for panel in panels[len(found) :]:
+            panel.remove()
+        for panel, (name, (_, both)) in zip(panels, found.items(), strict=False):
             ends = [min(map(min, both.pairs)), max(map(max, both.pairs))]
             panel.plot(ends, ends, color=style.FAINT, linewidth=1.2, zorder=0)
             for cell in both.cells:
@@ -263,7 +267,7 @@ def draw(found: dict[str, tuple[Sweep, Beside]]) -> None:
             r = both.correlation
             panel.set_title(NAMES[name] + ("" if r is None else f": r = {r:.2f}"))
             panel.set_xlabel("published FAA, %")
-        panels[0].set_ylabel("here, %")
+            panel.set_ylabel("here, %")
         shown = {**styles, "no drift": dataclasses.replace(styles["vanilla"], hollow=True)}
         handles = [
             Line2D([], [], linestyle="", marker=s.marker, color=s.colour, markerfacecolor=s.face)
