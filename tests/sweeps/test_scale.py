@@ -198,10 +198,11 @@ def test_class_statistics_have_no_buffer_and_no_network_to_make_smaller(scale: S
 
 def test_a_scale_changes_how_drift_is_detected_only_where_nobody_chose() -> None:
     tables = SCALES["tables"]
-    usual = config_of("tinyimagenet-cd", **DETECTION)
+    detection: dict[str, Any] = {**DETECTION}
+    usual = config_of("tinyimagenet-cd", **detection)
     assert tables.apply(usual).encoder == "random"
     assert tables.apply(usual).reference == "fingerprint"
-    chosen = tables.apply(config_of("tinyimagenet-cd", **{**DETECTION, "detector": "ks"}))
+    chosen = tables.apply(config_of("tinyimagenet-cd", **detection | {"detector": "ks"}))
     assert (chosen.encoder, chosen.reference) == ("learner", "held-out")
     elsewhere = tables.apply(dataclasses.replace(usual, benchmark="cifar100-cd"))
     assert (elsewhere.encoder, elsewhere.reference) == ("learner", "held-out")
