@@ -96,6 +96,18 @@ class LabelSource(Protocol):
         ...
 
 
+@runtime_checkable
+class AsksAgain(Protocol):
+    """A source of labels that can have a sample labelled a second time."""
+
+    def ask_again(self, label: int, samples: Samples) -> Tensor:
+        """Whether a second answer says the same of samples of this class, bool (samples,).
+
+        Each is booked; what the budget does not allow is not confirmed.
+        """
+        ...
+
+
 def split_budget(wanted: Mapping[int, int], total: int) -> dict[int, int]:
     """Whole numbers that add up to `total`, or to all that is wanted, each in proportion.
 

@@ -161,6 +161,7 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
         "amr-gradual": _composed(
             "realign in proportion to a gradual drift, with hysteresis", "partial", "gradual"
         ),
+        "amr-robust": _composed("realign, and set answers aside that are probably wrong", "robust"),
         "amr-gain": Entry(
             "as many labels of each class as its expected gain in accuracy is worth, or none",
             "adapt.by_gain:SpendByGain",
