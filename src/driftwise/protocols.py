@@ -65,6 +65,14 @@ class KeepsStatistics(Protocol):
         """What is kept of a class; None: nothing."""
         ...
 
+    def features(self, images: Tensor) -> Tensor:
+        """What statistics are kept of, (samples, d)."""
+        ...
+
+    def pooled(self) -> tuple[Tensor, float] | None:
+        """The scatter within classes, (d, d), and its degrees of freedom; None: not kept."""
+        ...
+
     def restore(self, label: int, moments: Moments) -> None:
         """Put earlier statistics in the place of a class's present ones."""
         ...

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from driftwise.adapt.base import class_means, features_of
 from driftwise.errors import UserError
-from driftwise.protocols import AdaptationContext, AsksAgain, KeepsStatistics
-from driftwise.stats.wrong_labels import KnownClass, wrong_label_odds
+from driftwise.protocols import AdaptationContext, AsksAgain
+from driftwise.stats.wrong_labels import wrong_label_odds
 from driftwise.types import Samples
 
 CLEAR = 5.0
@@ -52,13 +53,8 @@ class Screen:
         if not came:
             return dict(fresh)
         together = Samples.concat(came)
-        known = {
-            label: found
-            for label in context.buffer.counts().keys() - fresh.keys()
-            if (found := _known(label, context)) is not None
-        }
-        features = context.encode(together.images).features
-        odds = wrong_label_odds(features, together.labels, known, wrong=self.share)
+        features = features_of(together.images, context)
+        odds = wrong_label_odds(features, together.labels, class_means(context), wrong=self.share)
         kept = {}
         for label, samples in fresh.items():
             aside = self._aside(label, samples, odds[together.labels == label], context)
@@ -84,18 +80,3 @@ class Screen:
             unclear = doubtful[odds[doubtful] < CLEAR][:second].sort().values
             aside[unclear] = ~context.labels.ask_again(label, samples[unclear])
         return aside
-
-
-def _known(label: int, context: AdaptationContext) -> KnownClass | None:
-    """A class that has not drifted, from its statistics or its samples in memory."""
-    if isinstance(context.buffer, KeepsStatistics):
-        moments = context.buffer.moments_of(label)
-        return None if moments is None else KnownClass(**vars(moments))
-    held = context.buffer.samples_of(label)
-    if not len(held):
-        return None
-    features = context.encode(held.images).features.double()
-    deviations = features - features.mean(dim=0)
-    return KnownClass(
-        count=float(len(held)), mean=features.mean(dim=0), scatter=deviations.T @ deviations
-    )

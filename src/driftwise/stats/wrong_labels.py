@@ -11,31 +11,20 @@ samples does not seem farther away than it is.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-__all__ = ["KnownClass", "wrong_label_odds"]
+from driftwise.stats.class_means import ClassMeans, Whitening
+
+__all__ = ["wrong_label_odds"]
 
 ROUNDS = 5
 """after which memberships hardly change"""
 
 
-@dataclass(frozen=True, kw_only=True)
-class KnownClass:
-    """What is known of a class whose labels are trusted."""
-
-    count: float
-    mean: Tensor
-    """float64 (d,)"""
-    scatter: Tensor | None
-    """float64 (d, d), the sum of the outer products of deviations; None: not known"""
-
-
 def wrong_label_odds(
-    features: Tensor, labels: Tensor, known: Mapping[int, KnownClass], *, wrong: float = 0.2
+    features: Tensor, labels: Tensor, known: ClassMeans, *, wrong: float = 0.2
 ) -> Tensor:
     """Log odds that each label is wrong, (samples,): above 0, more likely wrong than right.
 
@@ -44,18 +33,18 @@ def wrong_label_odds(
     Args:
         features: of samples whose labels may be wrong, (samples, d).
         labels: theirs, (samples,).
-        known: other classes, whose labels are right.
+        known: classes as they were; the means of those that are not among the labels are right.
         wrong: the probability that a label is wrong.
 
     >>> features = torch.tensor([[0.0], [0.1], [0.2], [5.1], [5.0], [5.2], [5.3]])
-    >>> odds = wrong_label_odds(features, torch.tensor([0, 0, 0, 0, 1, 1, 1]), {})
+    >>> odds = wrong_label_odds(features, torch.tensor([0, 0, 0, 0, 1, 1, 1]), ClassMeans())
     >>> (odds > 0).tolist()
     [False, False, False, True, False, False, False]
     """
     features = features.detach().double()
     fresh, own = torch.unique(labels, return_inverse=True)
-    trusted = [known[label] for label in known.keys() - set(fresh.tolist())]
-    samples, classes = len(labels), len(fresh) + len(trusted)
+    trusted = known.without(fresh.tolist())
+    samples, classes = len(labels), len(fresh) + len(trusted.by_label)
     if classes < 2:
         return torch.full((samples,), -math.inf, dtype=torch.float64)
     rows = torch.arange(samples)
@@ -74,7 +63,7 @@ def wrong_label_odds(
 
 
 def _distances(
-    features: Tensor, member: Tensor, num_fresh: int, trusted: list[KnownClass]
+    features: Tensor, member: Tensor, num_fresh: int, trusted: ClassMeans
 ) -> tuple[Tensor, float]:
     """Squared distances to the means of all classes, (samples, classes), in units of the covariance.
 
@@ -83,48 +72,17 @@ def _distances(
     weights = member[:, :num_fresh]
     counts = weights.sum(dim=0)
     means = (weights.T @ features) / counts.clamp(min=1e-9)[:, None]
-    covariance, root = _covariance(features, weights, means, trusted)
-    trace = max(float(torch.cholesky_solve(covariance, root).diagonal().sum()), 1e-9)
-
-    def whitened(vectors: Tensor) -> Tensor:
-        return torch.linalg.solve_triangular(root, vectors.T, upper=False).T
-
-    points, centres = whitened(features), whitened(means)
+    likely, place = weights.max(dim=1)
+    whiten = Whitening.of((features - means[place])[likely > 0.5], num_fresh, trusted)
+    points, centres = whiten(features), whiten(means)
     columns = []
     for column in range(num_fresh):
         weight = weights[:, column]
         left = (counts[column] - weight).clamp(min=1e-9)
         without = (counts[column] * centres[column] - weight[:, None] * points) / left[:, None]
-        squared = (points - without).square().sum(dim=1) - trace / left
+        squared = (points - without).square().sum(dim=1) - whiten.trace / left
         columns.append(squared.masked_fill(left < 0.5, math.inf))
-    for each in trusted:
-        squared = (points - whitened(each.mean[None])).square().sum(dim=1)
-        columns.append(squared - trace / max(each.count, 1.0))
-    return torch.stack(columns, dim=1), trace
-
-
-def _covariance(
-    features: Tensor, weights: Tensor, means: Tensor, trusted: list[KnownClass]
-) -> tuple[Tensor, Tensor]:
-    """The covariance within classes, (d, d), and the Cholesky factor of its shrunk form."""
-    likely, place = weights.max(dim=1)
-    deviations = (features - means[place])[likely > 0.5]
-    scatter, freedom = deviations.T @ deviations, float(len(deviations) - weights.shape[1])
-    for each in trusted:
-        if each.scatter is not None:
-            scatter, freedom = scatter + each.scatter, freedom + each.count - 1
-    freedom = max(freedom, 1.0)
-    covariance = scatter / freedom
-    variance = float(covariance.diagonal().mean()) or 1.0
-    share = max(_shrinkage(covariance, freedom), 1e-3)
-    shrunk = (1 - share) * covariance
-    shrunk.diagonal().add_(share * variance)
-    return covariance, torch.linalg.cholesky(shrunk)
-
-
-def _shrinkage(covariance: Tensor, freedom: float) -> float:
-    """Oracle approximating shrinkage toward a multiple of the identity (Chen et al., 2010)."""
-    squared_mean = float(covariance.diagonal().mean()) ** 2
-    mean_square = float(covariance.square().mean())
-    spread = (freedom + 1) * (mean_square - squared_mean / len(covariance))
-    return min(1.0, (mean_square + squared_mean) / spread) if spread > 0 else 1.0
+    for count, mean in trusted.by_label.values():
+        squared = (points - whiten(mean[None])).square().sum(dim=1)
+        columns.append(squared - whiten.trace / max(count, 1.0))
+    return torch.stack(columns, dim=1), whiten.trace
