@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -83,8 +83,11 @@ def has_labels(samples: Samples) -> bool:
     return bool(torch.all(samples.labels >= 0)) and len(samples) > 0
 
 
-def class_means(context: AdaptationContext) -> ClassMeans:
-    """The classes in memory, in the features of `features_of`."""
+def class_means(context: AdaptationContext, drifted: Collection[int]) -> ClassMeans:
+    """The classes in memory, in the features of `features_of`.
+
+    Samples scatter as those of classes that have not drifted; class statistics know that of all.
+    """
     if isinstance(context.buffer, KeepsStatistics):
         moments = {label: context.buffer.moments_of(label) for label in context.buffer.counts()}
         known = {label: (m.count, m.mean) for label, m in moments.items() if m is not None}
@@ -95,13 +98,12 @@ def class_means(context: AdaptationContext) -> ClassMeans:
         if len(held := context.buffer.samples_of(label)):
             features = features_of(held.images, context)
             known[label] = (float(len(held)), features.mean(dim=0))
-            deviations.append(features - features.mean(dim=0))
-    if not known:
-        return ClassMeans()
-    apart = torch.cat(deviations)
-    return ClassMeans(
-        by_label=known, scatter=apart.T @ apart, freedom=float(len(apart) - len(known))
-    )
+            if label not in drifted:
+                deviations.append(features - features.mean(dim=0))
+    if not deviations:
+        return ClassMeans(by_label=known)
+    apart, freedom = torch.cat(deviations), sum(len(each) - 1 for each in deviations)
+    return ClassMeans(by_label=known, scatter=apart.T @ apart, freedom=float(freedom))
 
 
 def features_of(images: Tensor, context: AdaptationContext) -> Tensor:

@@ -17,7 +17,10 @@ from driftwise.adapt.screening import Screen
 from driftwise.adapt.selection import diverse, uncertain
 from driftwise.errors import UserError
 
-PARTS = ("partial", "chosen", "recovery", "free-labels", "remembered", "gradual", "robust")
+PARTS = (
+    *("partial", "chosen", "recovery", "free-labels", "remembered", "gradual", "robust"),
+    "weighed",
+)
 
 _CHOICES: dict[str, Choice | None] = {
     "random": None,
@@ -76,11 +79,12 @@ def compose(options: ComposeOptions, *, parts: Collection[str]) -> Adaptation:
     """Realignment with some of the `PARTS`; "free-labels" needs "recovery"."""
     assert set(parts) <= set(PARTS), parts
     assert "recovery" in parts or "free-labels" not in parts, parts
+    assert "partial" not in parts or "weighed" not in parts, parts
     choice = _CHOICES[options.choice] if "chosen" in parts else None
     screen = None
     if "robust" in parts:
         screen = Screen(share=options.wrong_answers, again=options.ask_again)
-    made: Adaptation = Realign(choice=choice, screen=screen)
+    made: Adaptation = Realign(choice=choice, screen=screen, weigh="weighed" in parts)
     if "partial" in parts:
         made = PartialRealign(full_from=options.full_from, choice=choice, screen=screen)
     if "remembered" in parts:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from driftwise.adapt.base import Adaptation
 from driftwise.adapt.screening import Screen
+from driftwise.adapt.weighing import weighed
 from driftwise.protocols import AdaptationContext, Choose
 from driftwise.types import AdaptationResult, Samples, Verdict
 
@@ -19,15 +20,19 @@ Choice = Callable[[Verdict, AdaptationContext], Choose]
 class Realign(Adaptation):
     """Replaces a drifted class's samples in the buffer by as many freshly labelled ones."""
 
-    def __init__(self, *, choice: Choice | None = None, screen: Screen | None = None) -> None:
+    def __init__(
+        self, *, choice: Choice | None = None, screen: Screen | None = None, weigh: bool = False
+    ) -> None:
         """How labels are asked for and taken.
 
         Args:
             choice: which incoming samples to have labelled; None: random ones.
             screen: sets answers aside that are probably wrong; None: all answers count.
+            weigh: old samples stay as far as the fresh labels support them; False: outdated ones go.
         """
         self._choice = choice
         self._screen = screen
+        self._weigh = weigh
 
     def outdated(self, verdict: Verdict, held: Samples, context: AdaptationContext) -> Tensor:
         """Which of a drifted class's samples in the buffer to replace, bool (samples,): all."""
@@ -52,6 +57,7 @@ class Realign(Adaptation):
         asked = self._ask([each for each in drifted if each.label in outdated], counts, context)
         if self._screen is not None:
             asked = self._screen.trusted(asked, context, notes)
+        mixtures = weighed(asked, context) if self._weigh else {}
         refilled: list[Samples] = []
         renewed: list[int] = []
         for label, fresh in asked.items():
@@ -62,14 +68,19 @@ class Realign(Adaptation):
                     f"its {wanted[label]} old ones stay"
                 )
                 continue
-            # A fresh sample may be in the buffer already: no sample is to be there twice.
-            held = context.buffer.samples_of(label)
-            going = outdated[label] | _among(held, fresh) if len(held) else outdated[label]
+            if (mixture := mixtures.get(label)) is None:
+                # A fresh sample may be in the buffer already: no sample is to be there twice.
+                held = context.buffer.samples_of(label)
+                going = outdated[label] | _among(held, fresh) if len(held) else outdated[label]
+            else:
+                going, fresh = mixture.going, mixture.coming
+                share = 1 - float(going.float().mean())
+                notes.append(f"class {label}: {100 * share:.0f} % of the old samples stay")
             context.buffer.drop(label, going)
             context.buffer.put(fresh, context.annotate(fresh))
             refilled.append(fresh)
             renewed.append(label)
-            if len(fresh) < wanted[label]:
+            if len(fresh) < wanted[label] and mixture is None:
                 notes.append(
                     f"class {label}: {len(fresh)} fresh samples were granted "
                     f"for {wanted[label]} slots"

@@ -54,7 +54,9 @@ class Screen:
             return dict(fresh)
         together = Samples.concat(came)
         features = features_of(together.images, context)
-        odds = wrong_label_odds(features, together.labels, class_means(context), wrong=self.share)
+        odds = wrong_label_odds(
+            features, together.labels, class_means(context, fresh.keys()), wrong=self.share
+        )
         kept = {}
         for label, samples in fresh.items():
             aside = self._aside(label, samples, odds[together.labels == label], context)
