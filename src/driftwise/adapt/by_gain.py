@@ -91,7 +91,9 @@ class SpendByGain(Adaptation):
         for label, mixture in mixtures.items():
             context.buffer.drop(label, mixture.going)
             context.buffer.put(mixture.coming, context.annotate(mixture.coming))
+        over = Samples.concat([each.over for each in mixtures.values()])
         return AdaptationResult(
+            extra=over if len(over) else None,
             refilled=Samples.concat([each.coming for each in mixtures.values()]),
             renewed=tuple(label for label in asked if label in alarms),
             notes=tuple(notes),

@@ -59,6 +59,7 @@ class Realign(Adaptation):
             asked = self._screen.trusted(asked, context, notes)
         mixtures = weighed(asked, context) if self._weigh else {}
         refilled: list[Samples] = []
+        over = [each.over for each in mixtures.values() if len(each.over)]
         renewed: list[int] = []
         for label, fresh in asked.items():
             if not len(fresh):
@@ -86,6 +87,7 @@ class Realign(Adaptation):
                     f"for {wanted[label]} slots"
                 )
         return AdaptationResult(
+            extra=Samples.concat(over) if over else None,
             refilled=Samples.concat(refilled) if refilled else None,
             renewed=tuple(renewed),
             notes=tuple(notes),
