@@ -109,7 +109,7 @@ def test_lightning_batches_without_labels_are_refused_and_the_module_is_left_as_
     from driftwise.integrations.lightning import Realignment
 
     module, callback = lightning_module(), Realignment(current=lambda: None)
-    loader = DataLoader(torch.zeros(8, 1, 8, 8), batch_size=4)  # type: ignore[arg-type]
+    loader: Any = DataLoader(list(torch.zeros(8, 1, 8, 8)), batch_size=4)  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"batch has no labels.*got a tensor of torch.float32"):
         lightning_trainer(callbacks=[callback], max_epochs=1).fit(module, loader)
     assert "training_step" not in vars(module)

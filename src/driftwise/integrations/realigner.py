@@ -366,21 +366,6 @@ class _Task:
     def number(self) -> int:
         return self.owner._task
 
-    def _join(self) -> None:
-        """Trainers start their process group after this was made: find it, and have one buffer."""
-        self._group = group = Group()
-        given = self._given_buffer
-        if isinstance(given, int):
-            # Also in one process: only what is kept is copied from a device.
-            self.buffer: AnyBuffer = ShardedBuffer(given, seed=self._seed, group=group)
-        elif isinstance(given, ReplayBuffer) and group.size > 1:
-            raise UserError(
-                f"{group.size} processes need one buffer together: give its capacity, "
-                f"buffer={given.capacity}; got a ReplayBuffer"
-            )
-        else:
-            self.buffer = given
-
     @property
     def known_classes(self) -> tuple[int, ...]:
         return self.owner.known_classes
