@@ -165,10 +165,6 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
         "amr-weighed": _composed(
             "realign, and keep as many old samples as the fresh labels support", "weighed"
         ),
-        "amr-gain": Entry(
-            "as many labels of each class as its expected gain in accuracy is worth, or none",
-            "adapt.by_gain:SpendByGain",
-        ),
         "amr-plus": _composed(
             "realign with all extensions that have been shown to help",
             *("partial", "remembered", "gradual", "recovery", "free-labels"),

@@ -53,7 +53,8 @@ class Whitening:
 
     def __call__(self, vectors: Tensor) -> Tensor:
         """(samples, d) -> (samples, d)."""
-        return torch.linalg.solve_triangular(self.root, vectors.T, upper=False).T
+        turned: Tensor = torch.linalg.solve_triangular(self.root, vectors.T, upper=False)
+        return turned.T
 
 
 def shrinkage(covariance: Tensor, freedom: float) -> float:
