@@ -84,7 +84,6 @@ def play(
             wrong = np.flatnonzero(rest & ~hits["vanilla"])
             chosen = np.random.default_rng([seed, 2]).permutation(wrong)[:budget]
             known = replace(stream, given=stream.given | np.isin(np.arange(len(rest)), chosen))
-<<<<<<< HEAD
         names = {"gain": "driftwise.adapt.by_gain:SpendByGain", "weighed": "amr-weighed"}
         adaptation = {"adaptation": names[way]} if way in names else {}
         outcome = showing.run_stream(
