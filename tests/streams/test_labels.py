@@ -175,7 +175,7 @@ def test_labels_that_the_task_brings_anyway_cost_nothing() -> None:
 
 def truth(samples: Samples) -> list[int]:
     """The classes that the data have for these samples."""
-    return load_digits().labels[samples.ids.numpy()].tolist()
+    return [int(label) for label in load_digits().labels[samples.ids.numpy()]]
 
 
 @pytest.mark.parametrize("hostile", [False, True])
