@@ -132,6 +132,8 @@ class _Sides:
     archived: Mapping[int, Sequence[Tensor]]
     level: float
     """of each of the tests for corruption, new classes and mix"""
+    mix_samples: float
+    """from which the usual mix is known; infinite: it is known exactly"""
     class_level: float
     """of the tests of all classes together"""
     seed: int
@@ -168,7 +170,7 @@ def judge(
             the class with the nearest mean.
         changed: classes that a detector found changed; None: they are tested here.
         archived: by class, features of earlier concepts.
-        mix: how often each class comes as a rule; None: as often as in the reference.
+        mix: how often each class comes as a rule, exactly; None: about as often as in the reference.
         annotators: (samples,), who labelled each sample. None: not known.
         level: probability of any false alarm.
         unit_length: whether features are brought to length 1 first, as is good for those of image
@@ -212,6 +214,7 @@ def judge(
         places=places,
         groups=groups,
         archived={c: [prepared(each) for each in some] for c, some in (archived or {}).items()},
+        mix_samples=sum(map(len, testable.values())) if mix is None else float("inf"),
         level=_OTHERS * level,
         class_level=_CLASSES * level,
         seed=seed,
@@ -263,7 +266,7 @@ def _with_labels(
     stream += _summed_up(by_class)
     named = (sides.places >= 0) & ~broken
     counts = torch.bincount(sides.places[named], minlength=len(usual)).double()
-    if evidence := _other_mix(counts, usual, sides.level):
+    if evidence := _other_mix(counts, usual, sides.level, sides.mix_samples):
         stream.append(Finding(kind="mix", evidence=evidence))
     return Findings(
         by_class=by_class,
@@ -502,13 +505,17 @@ def _usual_mix(reference: Mapping[int, Tensor], mix: Mapping[int, float] | None)
     return share / share.sum()
 
 
-def _other_mix(counts: Tensor, usual: Tensor, level: float) -> dict[str, float]:
-    """The evidence that classes come in other proportions; empty: there is none."""
+def _other_mix(counts: Tensor, usual: Tensor, level: float, known_from: float) -> dict[str, float]:
+    """The evidence that classes come in other proportions; empty: there is none.
+
+    Where the usual proportions are those of samples, these vary as the current ones do.
+    """
     expected = counts.sum() * usual
     likely = expected >= 5
     if int(likely.sum()) < 2:
         return {}
     statistic = float(((counts - expected)[likely].square() / expected[likely]).sum())
+    statistic /= 1 + float(counts.sum()) / known_from
     p_value = float(chi2.sf(statistic, int(likely.sum()) - 1))
     if p_value > level:
         return {}
@@ -549,7 +556,7 @@ def _without_labels(sides: _Sides, usual: Tensor) -> Findings:
             evidence = {"samples": float(novel.sum()), "p_value": smallest}
             stream.append(Finding(kind="new class", evidence=evidence))
     stream += _summed_up(by_class)
-    if not stream and (evidence := _other_mix(counts, expected, sides.level)):
+    if not stream and (evidence := _other_mix(counts, expected, sides.level, sides.mix_samples)):
         stream.append(Finding(kind="mix", evidence=evidence))
     return Findings(
         by_class={c: by_class.get(c, Finding(kind="none")) for c in sides.reference},

@@ -27,6 +27,7 @@ CHANGES = (
     "mix",
     "careless annotator",
     "broken sensor",
+    "several",
 )
 """what may happen to a window; `kind_of` says which kind of change each of them is"""
 
@@ -117,10 +118,7 @@ class Windows:
         supply = _Supply(self._pools, draw)
         labels = range(len(self._classes))
         train = {c: supply.take("clean", self._classes[c], self._size) for c in labels}
-        chosen = draw.choice(len(self._classes), size=int(draw.integers(1, 4)), replace=False)
-        changed = (
-            {int(c) for c in chosen} if change in ("drift", "new mode", "recurring") else set()
-        )
+        kinds = self._kinds(change, draw)
         reference = {c: supply.take("clean", self._classes[c], self._size) for c in labels}
         counts = draw.multinomial(self._size * len(labels), self._mix(change, draw))
         archived: dict[int, list[np.ndarray]] = {c: [] for c in labels}
@@ -129,12 +127,12 @@ class Windows:
             earlier = list(draw.permutation(self._concepts))
             # Every class has an earlier concept, which returns or does not.
             archived[c] = [supply.take(earlier[0], self._classes[c], self._size)]
-            if c not in changed:
+            if c not in kinds:
                 parts.append((c, supply.take("clean", self._classes[c], count)))
-            elif change == "recurring":
+            elif kinds[c] == "recurring":
                 parts.append((c, supply.take(earlier[0], self._classes[c], count)))
             else:
-                novel = count if change == "drift" else round(self._fraction(draw) * count)
+                novel = count if kinds[c] == "drift" else round(self._fraction(draw) * count)
                 parts.append((c, self._novel(c, novel, earlier[1:], supply, draw)))
                 if count > novel:
                     parts.append((c, supply.take("clean", self._classes[c], count - novel)))
@@ -148,13 +146,22 @@ class Windows:
             current=np.concatenate([part for _, part in parts]),
             labels=np.concatenate([np.full(len(part), c) for c, part in parts]),
             annotators=draw.integers(0, NUM_ANNOTATORS, sum(len(part) for _, part in parts)),
-            kinds=dict.fromkeys(sorted(changed), kind_of(change)),
+            kinds=kinds,
         )
         if change == "careless annotator":
             window = self._mislabelled(window, number, draw)
         if change == "broken sensor":
             window = self._broken(window, supply, draw)
         return _shuffled(window, draw)
+
+    def _kinds(self, change: str, draw: np.random.Generator) -> dict[int, str]:
+        """The classes that change, one to three of them, and how."""
+        chosen = draw.choice(len(self._classes), size=int(draw.integers(1, 4)), replace=False)
+        if change == "several":
+            three = draw.permutation(len(self._classes))[:3].tolist()
+            return dict(zip(three, ("drift", "new mode", "recurring"), strict=False))
+        changes = change in ("drift", "new mode", "recurring")
+        return dict.fromkeys(sorted(chosen.tolist()), change) if changes else {}
 
     def _fraction(self, draw: np.random.Generator) -> float:
         """The fraction of a class that is new where a mode is added to it."""
