@@ -77,10 +77,17 @@ def main() -> None:
     parser.add_argument("--fraction", type=float, help="of a new mode, in place of 0.4 to 0.6")
     parser.add_argument("--changes", default=",".join(CHANGES))
     parser.add_argument("--auroc", action="store_true")
+    parser.add_argument("--part", help="a name for the results of some changes")
+    parser.add_argument("--merge", type=Path, nargs="+", help="results of parts, to be one")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--cache", type=Path, help="folder for features")
     parser.add_argument("--out", type=Path, help="folder for the results")
     arguments = parser.parse_args()
+    if arguments.merge:
+        print(
+            json.dumps(merged([json.loads(path.read_text()) for path in arguments.merge]), indent=1)
+        )
+        return
     half = cifar_half(arguments.half, arguments.cache)
     fraction = {} if arguments.fraction is None else {"new_fraction": (arguments.fraction,) * 2}
     windows = half.windows(size=arguments.size, seed=arguments.seed, **fraction)
@@ -100,6 +107,8 @@ def main() -> None:
         name = "auroc" if arguments.auroc else arguments.labels
         if arguments.fraction is not None:
             name += f"-{arguments.fraction:g}"
+        if arguments.part:
+            name += f"-{arguments.part}"
         path = arguments.out / f"{arguments.half}-{name}.json"
         path.write_text(json.dumps(outcome, indent=1) + "\n")
 
@@ -124,32 +133,46 @@ def confusion(windows: Any, arguments: argparse.Namespace) -> dict[str, Any]:
                 for c in window.reference:
                     by_class[window.kinds.get(c, "none")][findings.by_class[c].kind] += 1
         print(change, dict(found[change]), file=sys.stderr, flush=True)
+    counted = {
+        "windows": {change: dict(kinds) for change, kinds in found.items()},
+        "classes": {kind: dict(kinds) for kind, kinds in by_class.items()},
+        "seconds_median": float(np.median(seconds)),
+    }
+    return counted | summary(counted["windows"])
+
+
+def merged(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Results of different changes as one."""
+    windows: dict[str, Any] = {}
+    classes: dict[str, Counter[str]] = defaultdict(Counter)
+    for part in parts:
+        windows |= part["windows"]
+        for kind, found in part["classes"].items():
+            classes[kind].update(found)
+    counts = {"windows": windows, "classes": {kind: dict(each) for kind, each in classes.items()}}
+    return parts[0] | counts | summary(windows)
+
+
+def summary(windows: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    """What the confusion matrix comes to."""
+    found = {change: Counter(kinds) for change, kinds in windows.items()}
     rates = defaultdict(list)
     for change, kinds in found.items():
         if change != "several":
             rates[kind_of(change)].append(kinds[kind_of(change)] / kinds.total())
     outcome: dict[str, Any] = {
-        "windows": {change: dict(kinds) for change, kinds in found.items()},
-        "classes": {kind: dict(kinds) for kind, kinds in by_class.items()},
         "right_by_kind": {kind: float(np.mean(each)) for kind, each in rates.items()},
-        "seconds_median": float(np.median(seconds)),
     }
     outcome["macro_average"] = float(np.mean(list(outcome["right_by_kind"].values())))
-    if "none" in found:
-        total = found["none"].total()
-        outcome["false_alarms"] = {
-            "windows": total,
-            "alarms": total - found["none"]["none"],
-            "interval": interval(total - found["none"]["none"], total),
-        }
-    if "mix" in found:
-        total = found["mix"].total()
-        called = sum(found["mix"][kind] for kind in ("drift", "new mode", "recurring"))
-        outcome["mix_called_drift"] = {
-            "windows": total,
-            "called": called,
-            "interval": interval(called, total),
-        }
+    wrong = {
+        "none": ("false_alarms", [kind for kind in found.get("none", ()) if kind != "none"]),
+        "mix": ("mix_called_drift", ["drift", "new mode", "recurring"]),
+    }
+    for change, (name, kinds_meant) in wrong.items():
+        if change in found:
+            count = sum(found[change][kind] for kind in kinds_meant)
+            total = found[change].total()
+            outcome[name] = {"windows": total, "count": count, "interval": interval(count, total)}
     return outcome
 
 

@@ -165,6 +165,10 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
             "as many labels of each class as its expected gain in accuracy is worth, or none",
             "adapt.by_gain:SpendByGain",
         ),
+        "auto": Entry(
+            "by the kind of change: realign, extend, restore an earlier concept, or leave alone",
+            "adapt.by_kind:ByKind",
+        ),
         "amr-plus": _composed(
             "realign with all extensions that have been shown to help",
             *("partial", "remembered", "gradual", "recovery", "free-labels"),

@@ -32,34 +32,10 @@ from driftwise.errors import UserError
 from driftwise.stats.c2st import c2st
 from driftwise.stats.combine import cauchy
 from driftwise.stats.fraction import estimate_shares
+from driftwise.stats.kind_names import ACTIONS, Kind
 from driftwise.stats.mmd import mmd
 from driftwise.stats.multiplicity import holm
 from driftwise.stats.novelty import KnownClasses, Scored, repeats, upper_p_values
-
-Kind = Literal[
-    "none",
-    "drift",
-    "new mode",
-    "recurring",
-    "new class",
-    "mix",
-    "harmless",
-    "corrupted",
-    "not testable",
-]
-
-ACTIONS: dict[str, str] = {
-    "none": "nothing",
-    "drift": "realign: replace the outdated samples of the class by fresh labelled ones",
-    "new mode": "extend: keep old and new samples in proportion",
-    "recurring": "restore the earlier concept from the archive; no labels",
-    "new class": "ask for a name and add a class",
-    "mix": "reweigh the classes; no labels",
-    "harmless": "nothing: the change costs no accuracy",
-    "corrupted": "quarantine the samples and look at the sensor or the annotator",
-    "not testable": "wait for more samples",
-}
-"""what to do about each kind"""
 
 FEWEST = 20
 """samples of a class, on either side, below which its change is not explained"""
@@ -133,7 +109,7 @@ class _Sides:
     level: float
     """of each of the tests for corruption, new classes and mix"""
     mix_samples: float
-    """from which the usual mix is known; infinite: it is known exactly"""
+    """from which the usual mix is known; infinite: it is known exactly; 0: not at all"""
     class_level: float
     """of the tests of all classes together"""
     seed: int
@@ -152,7 +128,7 @@ def judge(
     reference_predictions: Mapping[int, Tensor] | None = None,
     changed: Collection[int] | None = None,
     archived: Mapping[int, Sequence[Tensor]] | None = None,
-    mix: Mapping[int, float] | None = None,
+    mix: Mapping[int, float] | Literal["reference"] | None = None,
     annotators: Tensor | None = None,
     level: float = 0.05,
     unit_length: bool = True,
@@ -170,7 +146,8 @@ def judge(
             the class with the nearest mean.
         changed: classes that a detector found changed; None: they are tested here.
         archived: by class, features of earlier concepts.
-        mix: how often each class comes as a rule, exactly; None: about as often as in the reference.
+        mix: how often each class comes as a rule, exactly; "reference": about as often as in the
+            reference. None: not known, so that another mix is not looked for.
         annotators: (samples,), who labelled each sample. None: not known.
         level: probability of any false alarm.
         unit_length: whether features are brought to length 1 first, as is good for those of image
@@ -214,7 +191,7 @@ def judge(
         places=places,
         groups=groups,
         archived={c: [prepared(each) for each in some] for c, some in (archived or {}).items()},
-        mix_samples=sum(map(len, testable.values())) if mix is None else float("inf"),
+        mix_samples=_known_from(testable, mix),
         level=_OTHERS * level,
         class_level=_CLASSES * level,
         seed=seed,
@@ -355,7 +332,7 @@ def _repeated(sides: _Sides) -> tuple[Tensor, dict[str, float]]:
         [int(is_repeat.sum()), int((~is_repeat).sum())],
         [int(before.sum()), int((~before).sum())],
     ]
-    p_value = float(fisher_exact(table, alternative="greater").pvalue)
+    p_value = float(fisher_exact(np.array(table), alternative="greater").pvalue)
     if p_value > sides.level / 3:
         return torch.zeros_like(is_repeat), {}
     return is_repeat, {"repeated_fraction": table[0][0] / len(is_repeat)}
@@ -374,8 +351,8 @@ def _without_content(sides: _Sides) -> tuple[Tensor, dict[str, float]]:
     outliers = named[p_values <= _NOVEL]
     counts = torch.bincount(sides.places[outliers], minlength=len(sides.known.classes))
     totals = torch.bincount(sides.places[named], minlength=len(sides.known.classes))
-    raised = binom.sf(counts.numpy() - 1, totals.numpy(), 2 * _NOVEL) <= sides.level
-    if raised.sum() <= len(counts) / 2 or len(outliers) < FEWEST:
+    raised = _num_raised(counts, totals, 2 * _NOVEL, sides.level)
+    if raised <= len(counts) / 2 or len(outliers) < FEWEST:
         return nothing, {}
     information = _information(sides.current[outliers], sides.places[outliers])
     usual = _information(torch.cat(list(sides.reference.values())), sides.known.places)
@@ -386,6 +363,12 @@ def _without_content(sides: _Sides) -> tuple[Tensor, dict[str, float]]:
         "fraction_without_content": len(outliers) / len(named),
         "information": information / usual,
     }
+
+
+def _num_raised(counts: Tensor, totals: Tensor, usual: float, level: float) -> int:
+    """Of how many classes more samples are counted than a usual fraction explains."""
+    p_values = np.asarray(binom.sf(counts.numpy() - 1, totals.numpy(), usual))
+    return int((p_values <= level).sum())
 
 
 def _information(features: Tensor, places: Tensor) -> float:
@@ -413,8 +396,8 @@ def _out_of_place(
         return _careless(wrong, named, annotators, sides.level / 3)
     counts = torch.bincount(sides.places[wrong], minlength=len(sides.known.classes))
     totals = torch.bincount(sides.places[named], minlength=len(sides.known.classes))
-    raised = binom.sf(counts.numpy() - 1, totals.numpy(), 2 * _OUT_OF_PLACE) <= sides.level
-    if raised.sum() <= len(counts) / 2:
+    raised = _num_raised(counts, totals, 2 * _OUT_OF_PLACE, sides.level)
+    if raised <= len(counts) / 2:
         return nothing, {}
     return wrong, {"mislabelled_fraction": float(wrong.sum()) / len(named)}
 
@@ -448,7 +431,7 @@ def _careless(
     wrong: Tensor, named: Tensor, annotators: Tensor, level: float
 ) -> tuple[Tensor, dict[str, float]]:
     """The samples of annotators who are wrong more often than all others together."""
-    names = annotators[named].unique().tolist()
+    names = torch.unique(annotators[named]).tolist()
     found, evidence = torch.zeros_like(wrong), dict[str, float]()
     if len(names) < 2:
         return found, evidence
@@ -459,7 +442,7 @@ def _careless(
             [bad, int(mine.sum()) - bad],
             [all_bad - bad, int((~mine).sum()) - (all_bad - bad)],
         ]
-        p_value = float(fisher_exact(table, alternative="greater").pvalue)
+        p_value = float(fisher_exact(np.array(table), alternative="greater").pvalue)
         if p_value <= level / len(names):
             found |= annotators == name
             evidence |= {"annotator": float(name), "mislabelled_fraction": bad / int(mine.sum())}
@@ -493,10 +476,42 @@ def _belong_nowhere(sides: _Sides, unnamed: Tensor) -> dict[str, float]:
     return evidence | {"p_value": min(found)}
 
 
-def _usual_mix(reference: Mapping[int, Tensor], mix: Mapping[int, float] | None) -> Tensor:
+Mix = Mapping[int, float] | Literal["reference"] | None
+
+
+def _known_from(reference: Mapping[int, Tensor], mix: Mix) -> float:
+    """The samples from which the usual mix is known."""
+    if mix is None:
+        return 0.0
+    return float(sum(map(len, reference.values()))) if mix == "reference" else float("inf")
+
+
+def other_mix(
+    counts: Mapping[int, float],
+    usual: Mapping[int, float],
+    *,
+    known_from: float = float("inf"),
+    level: float = 0.005,
+) -> dict[str, float]:
+    """The evidence that classes come in other proportions than usual; empty: there is none.
+
+    Args:
+        counts: current samples by class.
+        usual: how often each class comes as a rule, in any unit.
+        known_from: samples from which that is known; infinite: it is known exactly.
+        level: of the test.
+    """
+    weights = torch.tensor([float(usual[c]) for c in usual], dtype=torch.float64)
+    came = torch.tensor([float(counts.get(c, 0)) for c in usual], dtype=torch.float64)
+    if not len(weights) or float(weights.sum()) <= 0:
+        return {}
+    return _other_mix(came, weights / weights.sum(), level, known_from)
+
+
+def _usual_mix(reference: Mapping[int, Tensor], mix: Mix) -> Tensor:
     """How often each class comes as a rule, adding up to 1, (classes,)."""
     weights = [
-        float(len(features)) if mix is None else mix.get(c, 0.0)
+        mix.get(c, 0.0) if isinstance(mix, Mapping) else float(len(features))
         for c, features in reference.items()
     ]
     if min(weights) < 0 or sum(weights) <= 0:
@@ -512,7 +527,7 @@ def _other_mix(counts: Tensor, usual: Tensor, level: float, known_from: float) -
     """
     expected = counts.sum() * usual
     likely = expected >= 5
-    if int(likely.sum()) < 2:
+    if int(likely.sum()) < 2 or not known_from:
         return {}
     statistic = float(((counts - expected)[likely].square() / expected[likely]).sum())
     statistic /= 1 + float(counts.sum()) / known_from

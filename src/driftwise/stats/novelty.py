@@ -91,7 +91,8 @@ class KnownClasses:
     def whitened(self, features: Tensor) -> Tensor:
         """(samples, d) -> (samples, d), variance about 1 in every direction within a class."""
         centred = (features.double() - self._centre).mT
-        return torch.linalg.solve_triangular(self._factor, centred, upper=False).mT
+        white: Tensor = torch.linalg.solve_triangular(self._factor, centred, upper=False)
+        return white.mT
 
     def score(self, features: Tensor) -> Scored:
         """Score samples that are no reference samples."""
@@ -111,7 +112,7 @@ class KnownClasses:
         own = self.scored.distances.gather(1, self.places[:, None])[:, 0]
         now = scored.distances.gather(1, places[:, None])[:, 0]
         p_values = torch.ones(len(places), dtype=torch.float64)
-        for place in places.unique().tolist():
+        for place in torch.unique(places).tolist():
             here = places == place
             p_values[here] = upper_p_values(own[self.places == place], now[here])
         return p_values

@@ -156,7 +156,8 @@ class Windows:
 
     def _kinds(self, change: str, draw: np.random.Generator) -> dict[int, str]:
         """The classes that change, one to three of them, and how."""
-        chosen = draw.choice(len(self._classes), size=int(draw.integers(1, 4)), replace=False)
+        most = min(int(draw.integers(1, 4)), len(self._classes))
+        chosen = draw.choice(len(self._classes), size=most, replace=False)
         if change == "several":
             three = draw.permutation(len(self._classes))[:3].tolist()
             return dict(zip(three, ("drift", "new mode", "recurring"), strict=False))

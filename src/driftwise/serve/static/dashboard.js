@@ -153,6 +153,7 @@ function showVerdicts(verdicts) {
       each.harm === null ? null : `harm ${number(each.harm)} points`,
       each.harm === null && each.harm_unlabelled !== null ? `estimated harm ${number(each.harm_unlabelled)} points` : null,
     ].filter(Boolean).join(" · ")),
+    each.kind ? make("p", {}, `Kind of change: ${each.kind}. What to do: ${each.action}.`) : null,
     each.examples ? examples(each) : null)));
 }
 
