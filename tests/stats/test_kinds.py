@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 from torch import Tensor
 
-from driftwise.stats.kinds import ACTIONS, FEWEST, judge, other_mix
+from driftwise.stats.kind_names import ACTIONS, Kind
+from driftwise.stats.kinds import FEWEST, judge, other_mix
 
 WIDTH, SIZE, CLASSES = 12, 60, 4
 
@@ -161,4 +162,5 @@ def test_the_mix_is_compared_with_what_is_known_of_it() -> None:
 
 
 def test_every_kind_has_an_action() -> None:
+    assert set(ACTIONS) == set(get_args(Kind))
     assert all(ACTIONS.values())
