@@ -187,9 +187,9 @@ def over_periods(report: Report) -> Drawing:
     return Drawing(
         figure=grid.figure,
         title="Drift over time",
-        caption="Each period compared with the same reference, class by class. The darker, the easier "
-        "the two sides can be told apart (AUC, 0.5 to 1); a number stands where a class has drifted. "
-        f"White: the class could not be tested.{more}",
+        caption="Each period compared with the same reference, class by class. The stronger the "
+        "colour, the easier the two sides can be told apart (AUC, 0.5 to 1); a number stands where a "
+        f"class has drifted. Empty: the class could not be tested.{more}",
         alt=f"Heat map of classes by period; drifted: {'; '.join(words) or 'none'}.",
     )
 

@@ -336,7 +336,7 @@ def causes(report: Mapping[str, Any]) -> list[str]:
         return []
     lines = []
     if words := _changes(report.get("image_statistics", ())):
-        lines.append(f"Probable causes: the images of drifted classes are {'; '.join(words)}.")
+        lines.append(f"Probable causes in the drifted classes: {'; '.join(words)}.")
     strong = [each for each in report["features"] if each["ks"] >= LEAST_DISTANCE][:5]
     if strong:
         names = ", ".join(clean(each["name"]) for each in strong)
