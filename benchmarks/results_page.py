@@ -1,4 +1,4 @@
-"""Puts the committed results of the paper's tables into docs/results.md, and draws its figure.
+"""Puts the committed results of the paper's tables into docs/explanations/results.md, and draws its figure.
 
     python benchmarks/results_page.py [FOLDER]        (default: results/tables)
 
@@ -29,7 +29,7 @@ from driftwise.reproduce.places import grouped
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results" / "tables"
-PAGE = ROOT / "docs" / "results.md"
+PAGE = ROOT / "docs" / "explanations" / "results.md"
 FIGURE = ROOT / "docs" / "images" / "results-scatter.png"
 NAMES = {
     "table1": "Table 1, Fashion-MNIST",

@@ -58,7 +58,7 @@ def _take_accelerator() -> str:
     if place >= there:
         raise UserError(
             f"process {place} of this machine has no {kind.type} device: there are {there}; start at "
-            f"most {there} processes here (--nproc-per-node {there})"
+            f"most {there} processes here"
         )
     torch.accelerator.set_device_index(place)
     return backend
