@@ -344,13 +344,16 @@ def _sizes(config: RunConfig) -> str:
 def _engine(
     arguments: argparse.Namespace, runs: Sequence[PlannedRun], progress: Progress
 ) -> Engine:
-    from driftwise.sweeps.executors import InProcess, Pool, cores
+    from driftwise.config.speed import num_processors
+    from driftwise.sweeps.executors import InProcess, Pool
 
     if arguments.engine == "in-process":
         return InProcess(progress)
     if arguments.engine == "pool":
         threads = max(run.config.threads or 1 for run in runs)
-        workers = max(1, cores() // threads) if arguments.workers is None else arguments.workers
+        workers = (
+            max(1, num_processors() // threads) if arguments.workers is None else arguments.workers
+        )
         return Pool(workers, progress)
     from driftwise.sweeps.ray_executor import OnRay
 
