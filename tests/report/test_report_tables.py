@@ -97,7 +97,7 @@ def test_cells_of_html_are_escaped_whatever_they_hold() -> None:
         assert "<b>" not in html
         assert "<i>" not in html
         assert "\u202e" not in html
-        assert 'data-sort="&lt;b&gt;">&lt;b&gt;</td>' in html
+        assert 'data-sort="&lt;b&gt;" data-label="&lt;i&gt;">&lt;b&gt;</td>' in html
 
 
 # --- CSV -----------------------------------------------------------------------------------------
