@@ -17,10 +17,12 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 PLATFORMS = ("2014", "_2_17", "_2_27", "_2_28", "_2_31", "_2_34")
-LEFT_OUT = ("dev", "docs")
+LEFT_OUT = ("dev", "docs", "avalanche")
+"""Extras of developers; and one of whose requirements has no wheel, so that pip must build it."""
 
 
 def main() -> int:
+    """Resolve for each Python; the worst exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pythons", nargs="*", default=PYTHONS)
     parser.add_argument("--extras", help="only these, separated by commas (default: all)")
