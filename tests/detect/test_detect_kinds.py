@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import driftwise
-from driftwise.detect.kinds import with_kinds
+from driftwise.detect.explain import with_kinds
 from driftwise.detect.reference import EARLIER, FingerprintReference, HeldOutReference
 from driftwise.encoders.identity import IdentityEncoder
 from driftwise.stats.kind_names import ACTIONS

@@ -19,8 +19,8 @@ import driftwise
 from driftwise.live import LiveLearner
 from driftwise.live.portable import packed, unpacked
 from driftwise.serve.access import Access
-from driftwise.serve.published import Follower, Publisher
 from driftwise.serve.service import no_labels_yet
+from driftwise.serve.shared_snapshot import Follower, Publisher
 
 pytest.importorskip("uvicorn")
 

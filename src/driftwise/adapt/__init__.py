@@ -11,6 +11,7 @@ from driftwise.adapt.realign import Realign
 from driftwise.adapt.recurring import RecurringConcepts
 from driftwise.adapt.rehearsal import Rehearsal
 from driftwise.adapt.relearn import Relearn
+from driftwise.adapt.screening import Screen
 from driftwise.adapt.selection import diverse, uncertain
 from driftwise.adapt.vanilla import Vanilla
 
@@ -25,6 +26,7 @@ __all__ = [
     "RecurringConcepts",
     "Rehearsal",
     "Relearn",
+    "Screen",
     "SpendByGain",
     "Vanilla",
     "compose",

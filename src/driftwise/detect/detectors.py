@@ -12,7 +12,7 @@ from torch import Tensor
 
 from driftwise.detect.base import DetectorContext, KnownLabels, Reference
 from driftwise.detect.class_tests import ClassTests, ComparisonOptions
-from driftwise.detect.kinds import with_kinds
+from driftwise.detect.explain import with_kinds
 from driftwise.detect.reference import FingerprintReference, HeldOutReference
 from driftwise.detect.two_sample import (
     Comparison,

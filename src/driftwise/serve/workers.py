@@ -26,8 +26,8 @@ from torch import Tensor
 from driftwise.live.portable import Predictor
 from driftwise.serve.access import Access
 from driftwise.serve.measures import Measures
-from driftwise.serve.published import Follower
 from driftwise.serve.settings import ServeSettings
+from driftwise.serve.shared_snapshot import Follower
 
 SAMPLES_TOGETHER = 64
 """requests that wait are predicted together, up to so many samples"""
