@@ -38,11 +38,9 @@ def test_a_packed_snapshot_predicts_as_the_learner_does(
     version, copy = unpacked(bytearray(b"".join(packed(predictor, 7))))
     images = CHANGING.images[:20]
     assert version == 7
-    np.testing.assert_allclose(
-        copy.probabilities(copy.checked(images)), live.predict_proba(images), atol=1e-6
-    )
+    np.testing.assert_allclose(copy.predict_proba(images), live.predict_proba(images), atol=1e-6)
     with pytest.raises(driftwise.errors.UserError, match="samples were bytes"):
-        copy.checked(np.zeros((2, 3)))
+        copy.predict_proba(np.zeros((2, 3)))
 
 
 def test_a_follower_maps_the_newest_snapshot_and_keeps_those_in_use(tmp_path: Path) -> None:
@@ -54,18 +52,16 @@ def test_a_follower_maps_the_newest_snapshot_and_keeps_those_in_use(tmp_path: Pa
         service.observe(*batch(0)).result(30)
         first = follower.newest()
         assert first is not None
-        before = first.probabilities(first.checked(images))
+        before = first.predict_proba(images)
         for number in range(1, 4):
             service.observe(*batch(number)).result(30)
             newest = follower.newest()
             assert newest is not None
             assert newest is not first
             expected = service.predict(images)  # no step in between: a reader of its own writes
-            np.testing.assert_allclose(
-                newest.probabilities(newest.checked(images)), expected, atol=1e-6
-            )
+            np.testing.assert_allclose(newest.predict_proba(images), expected, atol=1e-6)
         assert follower.newest() is newest, "mapped once"
-        assert (first.probabilities(first.checked(images)) == before).all(), "nobody overwrites it"
+        assert (first.predict_proba(images) == before).all(), "nobody overwrites it"
         assert newest is not None
         mapped = [each for each in newest.network.parameters() if each.numel() > 1000]
         assert mapped

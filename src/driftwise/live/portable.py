@@ -36,13 +36,10 @@ class Predictor:
     memory_format: torch.memory_format
     bf16: bool
 
-    def checked(self, x: Any) -> Tensor:
-        """Samples as the network takes them; UserError for others."""
-        return self.inputs.images(x)
-
     @torch.no_grad()
-    def probabilities(self, images: Tensor) -> np.ndarray:
-        """Of checked samples, (samples, outputs), as `LiveLearner.predict_proba` gives them."""
+    def predict_proba(self, x: Any) -> np.ndarray:
+        """Probabilities, (samples, outputs), as `LiveLearner.predict_proba` gives them."""
+        images = self.inputs.images(x)
         if not len(images):
             return np.zeros((0, len(self.masked)), dtype=np.float32)
         context = torch.autocast("cpu", torch.bfloat16) if self.bf16 else contextlib.nullcontext()

@@ -21,6 +21,7 @@ from driftwise.errors import RunFailure, UserError
 from driftwise.live.engine import Mode
 from driftwise.serve import exchange, views
 from driftwise.serve.access import Access, Caller
+from driftwise.serve.batches import Batches
 from driftwise.serve.bodies import (
     FORM_TYPE,
     IMAGE_TYPES,
@@ -42,7 +43,6 @@ from driftwise.serve.settings import ServeSettings
 
 if TYPE_CHECKING:
     from driftwise.live.portable import Predictor
-    from driftwise.serve.workers import Batches
 
 STREAM_SECONDS = 0.25
 """between two looks for something new to send to a page"""
@@ -144,7 +144,7 @@ def make_predict_app(
         predictor: Predictor = request.scope["driftwise.predictor"]
         expected = Expected(shape=predictor.inputs.shape, dtype=predictor.inputs.dtype_name)
         x = await _samples(request, expected, settings)
-        return _predictions(await batches.predict(predictor, x), settings)
+        return _predictions(await batches.predict(predictor.predict_proba, x), settings)
 
     _add_error_handlers(app)
     return Guard(app, settings=settings, access=access, measures=measures, hosts=hosts)
@@ -272,7 +272,7 @@ def _json(value: Any) -> Response:
 
 def _router(service: Service, measures: Measures, runs: views.RunsView | None) -> APIRouter:
     router = APIRouter(responses=_ERRORS)
-    settings = service.settings
+    settings, batches = service.settings, Batches()
 
     def expected() -> Expected:
         return Expected.of(service.view["status"])
@@ -283,7 +283,7 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
     async def predict(request: Request) -> Response:
         """Classes and their probabilities, one line per sample, from the newest snapshot."""
         x = await _samples(request, expected(), settings)
-        return _predictions(await run_in_threadpool(service.predict, x), settings)
+        return _predictions(await batches.predict(service.predict, x), settings)
 
     @router.post("/v1/observe", tags=["samples"], openapi_extra=_samples_body(labels=True))
     async def observe(request: Request, by: By, wait: bool = True) -> Response:

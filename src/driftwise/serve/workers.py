@@ -7,30 +7,24 @@ import contextlib
 import logging
 import multiprocessing
 import os
-import queue
 import socket
 import tempfile
 import threading
 import time
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 from starlette.types import Receive, Scope, Send
-from torch import Tensor
 
-from driftwise.live.portable import Predictor
 from driftwise.serve.access import Access
+from driftwise.serve.batches import Batches
 from driftwise.serve.measures import Measures
 from driftwise.serve.published import Follower
 from driftwise.serve.settings import ServeSettings
 
-SAMPLES_TOGETHER = 64
-"""requests that wait are predicted together, up to so many samples"""
 REPORT_SECONDS = 0.5
 """between two reports of a worker on the requests that it has answered"""
 STOP_SECONDS = 5.0
@@ -213,59 +207,6 @@ class _Recorder(Measures):
         if lines:
             with contextlib.suppress(OSError):
                 self._reports.send(lines)
-
-
-class _Waiting(NamedTuple):
-    predictor: Predictor
-    x: Tensor
-    future: Future[np.ndarray]
-
-
-class Batches:
-    """One thread predicts; requests that have come meanwhile are predicted together."""
-
-    def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[_Waiting] = queue.SimpleQueue()
-        threading.Thread(target=self._work, name="predictions", daemon=True).start()
-
-    async def predict(self, predictor: Predictor, x: np.ndarray) -> np.ndarray:
-        """Probabilities, (samples, outputs), by this very snapshot."""
-        future: Future[np.ndarray] = Future()
-        future.set_running_or_notify_cancel()
-        self._queue.put(_Waiting(predictor, predictor.checked(x), future))
-        return await asyncio.wrap_future(future)
-
-    def _work(self) -> None:
-        held: _Waiting | None = None
-        while True:
-            first, held = held or self._queue.get(), None
-            group, samples = [first], len(first.x)
-            while samples < SAMPLES_TOGETHER and held is None:
-                try:
-                    other = self._queue.get_nowait()
-                except queue.Empty:
-                    break
-                if other.predictor is first.predictor:
-                    group.append(other)
-                    samples += len(other.x)
-                else:
-                    held = other
-            self._answer(group)
-
-    @staticmethod
-    def _answer(group: list[_Waiting]) -> None:
-        import torch
-
-        try:
-            x = group[0].x if len(group) == 1 else torch.cat([each.x for each in group])
-            found = group[0].predictor.probabilities(x)
-        except BaseException as error:  # a network of the user's may raise anything
-            for each in group:
-                each.future.set_exception(error)
-            return
-        ends = np.cumsum([len(each.x) for each in group])
-        for each, part in zip(group, np.split(found, ends[:-1]), strict=True):
-            each.future.set_result(part)
 
 
 _DROPPED = {
