@@ -21,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from driftwise.serve.access import Access
 from driftwise.serve.batches import Batches
+from driftwise.serve.guard import answer_error
 from driftwise.serve.measures import Measures
 from driftwise.serve.published import Follower
 from driftwise.serve.settings import ServeSettings
@@ -30,6 +31,8 @@ REPORT_SECONDS = 0.5
 STOP_SECONDS = 5.0
 RESTART_SECONDS = 1.0
 """a worker that ends sooner after its start is replaced after a pause"""
+UNAVAILABLE = (503, "failure", "the learner does not answer now; try again shortly")
+"""the answer when the main process is being stopped or replaced"""
 
 log = logging.getLogger("driftwise.serve")
 
@@ -112,10 +115,15 @@ class Workers:
     def _replace(self, number: int) -> None:
         log.warning("prediction worker %d has ended; another one is started", number)
         self._measures.restarts += 1
-        if (left := self._started[number] + RESTART_SECONDS - time.monotonic()) > 0:
-            time.sleep(left)
         self._reports[number].close()
-        self._start(number)
+        pause = self._started[number] + RESTART_SECONDS - time.monotonic()
+        while not self._woken.poll(max(0.0, pause)):
+            try:
+                self._start(number)
+                return
+            except (OSError, EOFError) as error:  # no memory, no processes
+                log.error("no prediction worker could be started: %s", error)
+                pause = RESTART_SECONDS
 
     def close(self) -> None:
         """Let the workers finish what they answer, and end them."""
@@ -143,7 +151,7 @@ def run_worker(listener: socket.socket, settings: WorkerSettings, reports: Any) 
     import torch
     import uvicorn
 
-    from driftwise.serve.api import make_predict_app
+    from driftwise.serve.api import PREDICTOR, make_predict_app
 
     os.setpgrp()  # Ctrl-C is for the main process, which stops its workers
     torch.set_num_threads(settings.threads)
@@ -160,7 +168,7 @@ def run_worker(listener: socket.socket, settings: WorkerSettings, reports: Any) 
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if _is_prediction(scope, settings.access) and (found := follower.newest()) is not None:
-            scope["driftwise.predictor"] = found
+            scope[PREDICTOR] = found
             await answering(scope, receive, send)
         else:
             await forward(settings.socket, scope, receive, send)
@@ -224,7 +232,7 @@ async def forward(path: Path, scope: Scope, receive: Receive, send: Send) -> Non
     try:
         reader, writer = await asyncio.open_unix_connection(str(path))
     except OSError:
-        await _unavailable(send)
+        await answer_error(send, *UNAVAILABLE)
         return
     http = h11.Connection(h11.CLIENT)
     headers = [each for each in scope["headers"] if each[0] not in _DROPPED]
@@ -274,9 +282,13 @@ async def forward(path: Path, scope: Scope, receive: Receive, send: Send) -> Non
             elif isinstance(event, h11.ConnectionClosed):
                 raise ConnectionError
 
-    writer.write(
-        http.send(h11.Request(method=scope["method"], target=target, headers=headers)) or b""
-    )
+    try:
+        request = h11.Request(method=scope["method"], target=target, headers=headers)
+        writer.write(http.send(request) or b"")
+    except h11.LocalProtocolError:
+        writer.close()
+        await answer_error(send, 400, "request", "the request cannot be read")
+        return
     tasks = [asyncio.ensure_future(each()) for each in (down, up)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -287,15 +299,9 @@ async def forward(path: Path, scope: Scope, receive: Receive, send: Send) -> Non
     except (OSError, h11.RemoteProtocolError):
         if started:
             raise  # half an answer: the connection ends
-        await _unavailable(send)
+        await answer_error(send, *UNAVAILABLE)
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         writer.close()
-
-
-async def _unavailable(send: Send) -> None:
-    from driftwise.serve.guard import answer_error
-
-    await answer_error(send, 503, "failure", "the learner does not answer now; try again shortly")
