@@ -22,7 +22,7 @@ from driftwise.live import LiveLearner
 from driftwise.live.portable import packed, unpacked
 from driftwise.serve.access import Access
 from driftwise.serve.batches import Batches
-from driftwise.serve.published import Follower, Publisher
+from driftwise.serve.published import FilePublisher, Follower
 from driftwise.serve.service import no_labels_yet
 
 pytest.importorskip("uvicorn")
@@ -48,7 +48,7 @@ def test_a_packed_snapshot_predicts_as_the_learner_does(
 
 def test_a_follower_maps_the_newest_snapshot_and_keeps_those_in_use(tmp_path: Path) -> None:
     images = CHANGING.images[:20]
-    publisher, follower = Publisher(tmp_path), Follower(tmp_path / "newest")
+    publisher, follower = FilePublisher(tmp_path), Follower(tmp_path / "newest")
     with open_service(tmp_path / "state") as service:
         service.follow(publisher)
         assert follower.newest() is None, "nothing has been learned"
@@ -82,7 +82,7 @@ def test_what_cannot_be_pickled_is_left_to_the_learner(tmp_path: Path) -> None:
     network = torch.nn.Sequential(torch.nn.Flatten(), Local(64, 5))
     live = LiveLearner(network, labels=no_labels_yet)
     live.observe(*batch(0))
-    publisher = Publisher(tmp_path)
+    publisher = FilePublisher(tmp_path)
     publisher.publish(live, 1)
     assert publisher.failure is not None
     assert Follower(publisher.path).newest() is None
@@ -91,14 +91,14 @@ def test_what_cannot_be_pickled_is_left_to_the_learner(tmp_path: Path) -> None:
 def test_a_learner_with_an_encoder_says_why_it_predicts_by_itself(tmp_path: Path) -> None:
     live = LiveLearner("mlp", labels=no_labels_yet, frozen_encoder=lambda x: x.reshape(len(x), -1))
     live.observe(*batch(0))
-    publisher = Publisher(tmp_path)
+    publisher = FilePublisher(tmp_path)
     publisher.publish(live, 1)
     assert publisher.failure == "predictions need the frozen encoder"
 
 
 def test_a_snapshot_that_a_worker_cannot_read_is_left_to_the_learner(tmp_path: Path) -> None:
     with open_service(tmp_path / "state") as service:
-        service.follow(Publisher(tmp_path))
+        service.follow(FilePublisher(tmp_path))
         service.observe(*batch(0)).result(30)
         whole = (tmp_path / "newest").read_bytes()
         (tmp_path / "newest").write_bytes(whole[:200])  # as if a class were not found

@@ -1,10 +1,12 @@
-"""The newest snapshot as a file that prediction workers map into memory."""
+"""Snapshots for processes that only predict, and the file that prediction workers map into memory."""
 
 from __future__ import annotations
 
 import logging
 import mmap
 import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from pathlib import Path
 
 from driftwise.config.learners import first_line
@@ -14,42 +16,63 @@ from driftwise.live.portable import Predictor, packed, unpacked
 log = logging.getLogger("driftwise.serve")
 
 
-class Publisher:
-    """Writes each new snapshot of a live learner under one name, whole or not at all.
+class Publisher(ABC):
+    """Gives each new snapshot of a live learner to processes that only predict.
 
     While there is nothing that another process could use (nothing learned, a network that cannot be
-    pickled, no room), there is no file, and the main process predicts.
+    pickled, no room), nothing is given, and the learner's process predicts.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "newest"
+    def __init__(self) -> None:
         self._number = -1
         self.failure: str | None = None
-        """why workers cannot predict"""
+        """why other processes cannot predict"""
 
     def publish(self, live: LiveLearner, applied: int) -> None:
-        """Write the newest snapshot if it is another one; in the thread that learns.
+        """Give away the newest snapshot if it is another one; in the thread that learns.
 
         `applied`: the number of the last change that it knows.
         """
         if live.snapshot_number == self._number:
             return
         self._number = live.snapshot_number
-        part = self.path.with_name("part")
         try:
             predictor = live.predictor_snapshot()
             if predictor is None:
-                self.path.unlink(missing_ok=True)
+                self._withdraw()
                 self.failure = live.why_no_predictor
-                return
-            with part.open("wb") as file:
-                file.writelines(packed(predictor, applied))
-            part.replace(self.path)  # workers that still map the former file keep it
-            self.failure = None
+            else:
+                self._give(packed(predictor, applied))
+                self.failure = None
         except Exception as error:  # a network of the user's may raise anything
             self.failure = first_line(error)
-            self.path.unlink(missing_ok=True)
-            part.unlink(missing_ok=True)
+            self._withdraw()
+
+    @abstractmethod
+    def _give(self, parts: Iterable[bytes | memoryview]) -> None:
+        """Give these bytes away, whole or not at all."""
+
+    @abstractmethod
+    def _withdraw(self) -> None:
+        """There is no snapshot to predict with."""
+
+
+class FilePublisher(Publisher):
+    """Snapshots as a file that is replaced as a whole."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.path = folder / "newest"
+        self._part = folder / "part"
+
+    def _give(self, parts: Iterable[bytes | memoryview]) -> None:
+        with self._part.open("wb") as file:
+            file.writelines(parts)
+        self._part.replace(self.path)  # workers that still map the former file keep it
+
+    def _withdraw(self) -> None:
+        self.path.unlink(missing_ok=True)
+        self._part.unlink(missing_ok=True)
 
 
 class Follower:

@@ -22,12 +22,10 @@ from starlette.types import Receive, Scope, Send
 from driftwise.serve.access import Access
 from driftwise.serve.batches import Batches
 from driftwise.serve.guard import answer_error
-from driftwise.serve.measures import Measures
+from driftwise.serve.measures import Measures, Recorder
 from driftwise.serve.published import Follower
 from driftwise.serve.settings import ServeSettings
 
-REPORT_SECONDS = 0.5
-"""between two reports of a worker on the requests that it has answered"""
 STOP_SECONDS = 5.0
 RESTART_SECONDS = 1.0
 """a worker that ends sooner after its start is replaced after a pause"""
@@ -156,7 +154,7 @@ def run_worker(listener: socket.socket, settings: WorkerSettings, reports: Any) 
     os.setpgrp()  # Ctrl-C is for the main process, which stops its workers
     torch.set_num_threads(settings.threads)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    recorder = _Recorder(reports)
+    recorder = Recorder(reports.send)
     follower, batches = Follower(settings.folder / "newest"), Batches()
     answering = make_predict_app(
         batches,
@@ -167,7 +165,7 @@ def run_worker(listener: socket.socket, settings: WorkerSettings, reports: Any) 
     )
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if _is_prediction(scope, settings.access) and (found := follower.newest()) is not None:
+        if is_prediction(scope, settings.access) and (found := follower.newest()) is not None:
             scope[PREDICTOR] = found
             await answering(scope, receive, send)
         else:
@@ -178,8 +176,8 @@ def run_worker(listener: socket.socket, settings: WorkerSettings, reports: Any) 
     recorder.flush()
 
 
-def _is_prediction(scope: Scope, access: Access) -> bool:
-    """Whether a worker may answer; sessions of browsers are known to the main process alone."""
+def is_prediction(scope: Scope, access: Access) -> bool:
+    """Whether a worker may answer; sessions of browsers are known to the learner's process alone."""
     if scope["type"] != "http" or scope["path"] != "/v1/predict" or scope["method"] != "POST":
         return False
     return not access.has_tokens or any(key == b"authorization" for key, _ in scope["headers"])
@@ -190,31 +188,6 @@ def _end_with_parent() -> None:
     if parent is not None:
         connection.wait([parent.sentinel])
         os._exit(1)  # the main process was killed: nobody else may hold its port
-
-
-class _Recorder(Measures):
-    """Sends what it counts to the main process."""
-
-    def __init__(self, reports: Any) -> None:
-        super().__init__()
-        self._reports = reports
-        self._lines: list[tuple[str, int, float]] = []
-        self._sent = time.monotonic()
-
-    def add(self, route: str, code: int, seconds: float) -> None:
-        """Count a request."""
-        self._lines.append((route, code, seconds))
-        if time.monotonic() - self._sent > REPORT_SECONDS:
-            self.flush()
-        elif len(self._lines) == 1:  # a last request must not wait for a next one
-            asyncio.get_running_loop().call_later(REPORT_SECONDS, self.flush)
-
-    def flush(self) -> None:
-        """Send what was counted."""
-        lines, self._lines, self._sent = self._lines, [], time.monotonic()
-        if lines:
-            with contextlib.suppress(OSError):
-                self._reports.send(lines)
 
 
 _DROPPED = {
