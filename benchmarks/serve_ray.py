@@ -17,6 +17,7 @@ import signal
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -101,13 +102,27 @@ def processes(title: str) -> list[int]:
     return [each for each in found if is_below(each)]
 
 
-def kill_one(title: str, expected: int, draw: random.Random, seconds: float = 120.0) -> None:
-    """Kill one of some processes, and wait until there are as many again."""
+def running_replicas() -> int:
+    from ray import serve
+
+    status: Any = serve.status()
+    deployment = status.applications["driftwise"].deployments["predictions"]
+    return int(deployment.replica_states.get("RUNNING", 0))
+
+
+def kill_one(title: str, replicas: int, draw: random.Random) -> None:
+    """Kill one of some processes, and wait until there is another one."""
     killed = draw.choice(processes(title))
     os.kill(killed, signal.SIGKILL)
+    wait_for(lambda: set(processes(title)) - {killed}, f"{title} was not replaced")
+    wait_for(lambda: killed not in processes(title), f"{title} was not killed")
+    wait_for(lambda: running_replicas() == replicas, "not all replicas are running")
+
+
+def wait_for(condition: Callable[[], object], message: str, seconds: float = 240.0) -> None:
     deadline = time.monotonic() + seconds
-    while len(now := processes(title)) < expected or killed in now:
-        assert time.monotonic() < deadline, f"{title} was not replaced"
+    while not condition():
+        assert time.monotonic() < deadline, message
         time.sleep(0.1)
 
 
@@ -147,11 +162,8 @@ def kill_and_compare(
         for title in titles:
             time.sleep(draw.uniform(0.2, seconds))
             before = len(sent)
-            kill_one(title, replicas if title == REPLICA else 1, draw)
-            deadline = time.monotonic() + 60
-            while len(sent) < before + 5:
-                assert time.monotonic() < deadline, "the learner does not go on"
-                time.sleep(0.05)
+            kill_one(title, replicas, draw)
+            wait_for(lambda: len(sent) >= before + 5, "the learner does not go on")  # noqa: B023
         time.sleep(seconds)
         stop.set()
         for thread in threads:

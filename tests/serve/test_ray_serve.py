@@ -12,13 +12,13 @@ from driftwise.cli.main import command
 pytest.importorskip("uvicorn")
 
 
-def test_a_killed_replica_and_a_killed_learner_lose_no_answer_and_give_no_wrong_one(
+def test_a_killed_replica_loses_no_answer_and_gives_no_wrong_one(
     tmp_path: Path,
 ) -> None:
     pytest.importorskip("ray.serve", exc_type=ImportError)
     from serve_ray import kill_and_compare
 
-    found = kill_and_compare(tmp_path, kills=1, learner_kills=1, clients=2, seconds=0.5)
+    found = kill_and_compare(tmp_path, kills=1, clients=2, seconds=0.5)  # more: serve_ray.py
     assert found["predictions"] > 50
     assert found["snapshots"] > 5, "replicas follow the learner"
 

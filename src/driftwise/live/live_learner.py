@@ -474,6 +474,7 @@ class LiveLearner:
                 "held": list(self.held),
                 "untestable": [] if engine is None else sorted(engine.untestable),
                 "buffer": {} if engine is None else engine.learner.buffer.counts(),
+                "buffer_earlier": {} if engine is None else engine.earlier_in_buffer(),
                 "steps": 0 if engine is None else engine.learner.steps,
                 "labels": {} if engine is None else dict(engine.ledger.labels),
                 "label_budget": self._config.label_budget,

@@ -397,12 +397,20 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
         number: int, which: str = "after", place: Annotated[int, Query(ge=0, le=100)] = 0
     ) -> Response:
         """A sample of a drifted class from before or after, as a PNG."""
-        with service.history.lock:
-            pair = service.history.examples.get(number)
+        pair = views.examples(service, number)
         some = None if pair is None or which not in ("before", "after") else pair[which == "after"]
         if some is None or place >= len(some):
             raise HTTPException(404, "there is no such example")
         return _png(some[place])
+
+    @router.get("/v1/verdicts/{number}/values", tags=["status"])
+    async def example_values(number: int) -> Response:
+        """Samples of a drifted class from before and after, as numbers."""
+        pair = views.examples(service, number)
+        if pair is None:
+            raise HTTPException(404, "there are no such examples")
+        before, after = (views.values_of(some) for some in pair)
+        return _json({"before": before, "after": after})
 
     @router.get("/v1/events", tags=["status"])
     async def events(

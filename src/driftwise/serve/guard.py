@@ -43,6 +43,7 @@ ROLE_OF: Mapping[tuple[str, str], str] = {
     ("GET", "/v1/dashboard"): ANY,
     ("GET", "/v1/verdicts"): ANY,
     ("GET", "/v1/verdicts/{number}/examples"): ANY,
+    ("GET", "/v1/verdicts/{number}/values"): ANY,
     ("GET", "/v1/events"): ANY,
     ("GET", "/v1/stream"): ANY,
     ("GET", "/v1/runs"): ANY,
