@@ -21,8 +21,8 @@ import driftwise
 from driftwise.live import LiveLearner
 from driftwise.live.portable import packed, unpacked
 from driftwise.serve.access import Access
-from driftwise.serve.batches import Batches
-from driftwise.serve.published import FilePublisher, Follower
+from driftwise.serve.prediction_batches import Batches
+from driftwise.serve.publisher import FilePublisher, Follower
 from driftwise.serve.service import no_labels_yet
 
 pytest.importorskip("uvicorn")

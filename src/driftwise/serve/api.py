@@ -21,7 +21,6 @@ from driftwise.errors import RunFailure, UserError
 from driftwise.live.engine import Mode
 from driftwise.serve import exchange, views
 from driftwise.serve.access import Access, Caller
-from driftwise.serve.batches import Batches
 from driftwise.serve.bodies import (
     FORM_TYPE,
     IMAGE_TYPES,
@@ -38,6 +37,7 @@ from driftwise.serve.bodies import (
 )
 from driftwise.serve.guard import Guard, refuse_unless_allowed
 from driftwise.serve.measures import Measures, prometheus
+from driftwise.serve.prediction_batches import Batches
 from driftwise.serve.service import Conflict, Service, Unavailable
 from driftwise.serve.settings import ServeSettings
 

@@ -28,10 +28,10 @@ from driftwise.ray_cluster import RayCluster
 from driftwise.serve.access import Access
 from driftwise.serve.alerts import Alerts, AlertSettings, Target
 from driftwise.serve.api import PREDICTOR, make_app, make_predict_app
-from driftwise.serve.batches import Batches
 from driftwise.serve.guard import answer_error, limited
 from driftwise.serve.measures import Line, Measures, Recorder
-from driftwise.serve.published import Publisher
+from driftwise.serve.prediction_batches import Batches
+from driftwise.serve.publisher import Publisher
 from driftwise.serve.server import Address, Learning, open_service
 from driftwise.serve.settings import ServeSettings
 from driftwise.serve.views import RunsView

@@ -20,10 +20,10 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from driftwise.serve.access import Access
-from driftwise.serve.batches import Batches
 from driftwise.serve.guard import answer_error
 from driftwise.serve.measures import Measures, Recorder
-from driftwise.serve.published import Follower
+from driftwise.serve.prediction_batches import Batches
+from driftwise.serve.publisher import Follower
 from driftwise.serve.settings import ServeSettings
 
 STOP_SECONDS = 5.0
