@@ -80,7 +80,7 @@ def play(
             wrong = np.flatnonzero(rest & ~hits["vanilla"])
             chosen = np.random.default_rng([seed, 2]).permutation(wrong)[:budget]
             known = replace(stream, given=stream.given | np.isin(np.arange(len(rest)), chosen))
-        adaptation = {"adaptation": "amr-gain"} if way == "gain" else {}
+        adaptation = {"adaptation": "driftwise.adapt.by_gain:SpendByGain"} if way == "gain" else {}
         outcome = showing.run_stream(
             known,
             kind,

@@ -2,7 +2,7 @@
 
     python benchmarks/natural.py [STREAM ...] [--arms realigned nothing ...] [--seeds 0 1 ...]
     python benchmarks/natural.py --export FOLDER     # what other libraries learn from (natural_others.py)
-    python benchmarks/natural_page.py                # tables and figure of docs/natural.md
+    python benchmarks/natural_page.py                # tables and figure of docs/explanations/natural.md
 
 Streaming LDA (`SLDA(shrinkage=None)`) on vectors, or on the features of a frozen encoder. What is done
 about drift is the arm of a run:

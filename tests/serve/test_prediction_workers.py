@@ -22,8 +22,8 @@ from driftwise.live import LiveLearner
 from driftwise.live.portable import packed, unpacked
 from driftwise.serve.access import Access
 from driftwise.serve.prediction_batches import Batches
-from driftwise.serve.publisher import FilePublisher, Follower
 from driftwise.serve.service import no_labels_yet
+from driftwise.serve.shared_snapshot import FilePublisher, Follower
 
 pytest.importorskip("uvicorn")
 

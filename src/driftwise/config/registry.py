@@ -161,10 +161,6 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
         "amr-gradual": _composed(
             "realign in proportion to a gradual drift, with hysteresis", "partial", "gradual"
         ),
-        "amr-gain": Entry(
-            "as many labels of each class as its expected gain in accuracy is worth, or none",
-            "adapt.by_gain:SpendByGain",
-        ),
         "amr-plus": _composed(
             "realign with all extensions that have been shown to help",
             *("partial", "remembered", "gradual", "recovery", "free-labels"),

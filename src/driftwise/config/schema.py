@@ -95,7 +95,7 @@ class Settings:
     """how many tasks the classes are split into, as evenly as possible"""
     class_order: tuple[int, ...] | None = None
     """the order in which classes arrive, by number; by default that of the data (Tiny-ImageNet's is
-    the order of wnids.txt; docs/own_data.md shows how to sort it)"""
+    the order of wnids.txt; docs/how-to/own_data.md shows how to sort it)"""
     tasks: tuple[tuple[int, ...], ...] | None = None
     """the classes of each task by number, as JSON: [[0,1],[2,3,4],[],[5]]; class names of your own
     data are numbered from 0 in sorted order"""
@@ -183,7 +183,7 @@ class Settings:
     preset: str = "auto"
     """where settings that are not given come from; auto: benchmark, method and buffer size;
     published: also stream and detector as in the published experiments (expect it to miss classes:
-    docs/detection.md measures 70 to 100 % found)"""
+    docs/explanations/detection.md measures 70 to 100 % found)"""
     seed: int = 0
     """seed of all random numbers"""
 

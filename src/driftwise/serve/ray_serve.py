@@ -31,9 +31,9 @@ from driftwise.serve.api import PREDICTOR, make_app, make_predict_app
 from driftwise.serve.guard import answer_error, limited
 from driftwise.serve.measures import Line, Measures, Recorder
 from driftwise.serve.prediction_batches import Batches
-from driftwise.serve.publisher import Publisher
 from driftwise.serve.server import Address, Learning, open_service
 from driftwise.serve.settings import ServeSettings
+from driftwise.serve.shared_snapshot import Publisher
 from driftwise.serve.views import RunsView
 from driftwise.serve.workers import UNAVAILABLE, is_prediction
 

@@ -183,7 +183,7 @@ def run_server(
             started(url)
             uvicorn.Server(uvicorn.Config(app, **common, **tls)).run(sockets=listeners)
             return
-        from driftwise.serve.publisher import FilePublisher
+        from driftwise.serve.shared_snapshot import FilePublisher
         from driftwise.serve.workers import Workers, WorkerSettings, private_folder
 
         with private_folder() as folder:

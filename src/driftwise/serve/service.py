@@ -31,7 +31,7 @@ from driftwise.serve.settings import ServeSettings
 from driftwise.serve.snapshots import Snapshots
 
 if TYPE_CHECKING:
-    from driftwise.serve.publisher import Publisher
+    from driftwise.serve.shared_snapshot import Publisher
 
 MAX_KEYS = 1000
 """requests whose keys are remembered, so that a repeated one is not applied twice"""

@@ -23,8 +23,8 @@ from driftwise.serve.access import Access
 from driftwise.serve.guard import answer_error
 from driftwise.serve.measures import Measures, Recorder
 from driftwise.serve.prediction_batches import Batches
-from driftwise.serve.publisher import Follower
 from driftwise.serve.settings import ServeSettings
+from driftwise.serve.shared_snapshot import Follower
 
 STOP_SECONDS = 5.0
 RESTART_SECONDS = 1.0
