@@ -229,6 +229,8 @@ def test_workers_check_tokens_and_end_with_a_killed_server(tmp_path: Path) -> No
                 other.close()
         with pytest.raises(driftwise.serve.ServiceError, match="role observe"):
             clients["predict"].observe(*batch(1))
+        for each in clients.values():
+            each.close()
         workers = _workers(process.pid)
         process.kill()
         process.wait()
