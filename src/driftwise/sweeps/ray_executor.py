@@ -12,10 +12,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from driftwise.config.speed import num_processors
 from driftwise.errors import UserError
 from driftwise.ray_cluster import RayCluster
 from driftwise.runs.saving import deferred_signals
-from driftwise.sweeps.executors import Engine, cores
+from driftwise.sweeps.executors import Engine
 from driftwise.sweeps.job import Job, Outcome, perform
 
 STORE = 100 * 2**20
@@ -45,7 +46,7 @@ class OnRay(Engine):
         self._home = str(Path.cwd())
         self._cluster = RayCluster(
             address,
-            num_cpus=cores(),
+            num_cpus=num_processors(),
             store_bytes=STORE,
             needed_by="the engine ray (pool does not)",
         )
