@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEV := $(VENV)/.ready-dev
 
-.PHONY: help demo test check format package bench faults fuzz clean
+.PHONY: help demo test check docs format package bench faults fuzz clean
 
 help:
 	@echo "make demo    the embedded benchmark, three adaptations side by side, and its page"
 	@echo "make test    all tests, with branch coverage"
 	@echo "make check   format, lint, types, import rules, docs"
+	@echo "make docs    the documentation as a site, in site/"
 	@echo "make format  rewrite the sources in the project's format"
 	@echo "make package the wheel and the sdist, installed and used in a fresh environment"
 	@echo "make bench   the benchmarks: ratios, and the demo's claim over ten seeds"
@@ -33,12 +34,15 @@ demo: $(READY)
 test: $(DEV)
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term
 
-check: $(DEV)
+check: $(DEV) docs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/docs
+
+docs: $(DEV)
+	$(BIN)/zensical build --strict --clean
 
 format: $(DEV)
 	$(BIN)/ruff format .
@@ -75,4 +79,4 @@ fuzz: $(DEV)
 	$(BIN)/python benchmarks/hostile.py
 
 clean:
-	rm -rf $(VENV) .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .cache site

@@ -1,4 +1,4 @@
-"""Draws the flow of docs/architecture.md.
+"""Draws the flow of docs/explanations/architecture.md.
 
 python benchmarks/architecture_figure.py
 """

@@ -7,7 +7,8 @@ thread; meanwhile its memory is read from outside, anonymous pages and pages of 
 system can take the latter back at any time. Ends with 1 where a training step with a memory of
 1,000,000 samples takes more than 1.3 times what it takes with 100, or where such a memory's life
 (filled, drawn from, a class dropped and put anew, saved, restored) needs 0.6 GB of anonymous
-memory. Points are saved as they come; `--draw` only puts saved ones into docs/performance-growth.md
+memory. Points are saved as they come; `--draw` only puts saved ones into
+docs/explanations/performance-growth.md
 and its figure.
 """
 
@@ -32,7 +33,7 @@ from ratios import RESULTS, processor
 from driftwise.report import style
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "performance-growth.md"
+PAGE = ROOT / "docs" / "explanations" / "performance-growth.md"
 FIGURE = ROOT / "docs" / "images" / "performance-growth.png"
 BEGIN, END = "<!-- points -->", "<!-- end of points -->"
 FLAT = 1.3

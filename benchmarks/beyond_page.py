@@ -1,4 +1,4 @@
-"""Puts what `beyond.py` has saved into docs/beyond.md, as tables, and draws its figures.
+"""Puts what `beyond.py` has saved into docs/explanations/beyond.md, as tables, and draws its figures.
 
     python benchmarks/beyond_page.py
 
@@ -32,7 +32,7 @@ from scipy import stats
 from driftwise.report import style
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "beyond.md"
+PAGE = ROOT / "docs" / "explanations" / "beyond.md"
 IMAGES = ROOT / "docs" / "images"
 FEWEST = 3
 """seeds that a line of a table rests on"""

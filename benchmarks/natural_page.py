@@ -1,4 +1,4 @@
-"""Puts what `natural.py` has saved into docs/natural.md, as tables, and draws its figure.
+"""Puts what `natural.py` has saved into docs/explanations/natural.md, as tables, and draws its figure.
 
     python benchmarks/natural_page.py
 
@@ -22,7 +22,7 @@ from scipy import stats
 
 from driftwise.report import style
 
-PAGE = ROOT / "docs" / "natural.md"
+PAGE = ROOT / "docs" / "explanations" / "natural.md"
 FIGURE = ROOT / "docs" / "images" / "natural-labels.png"
 FEWEST = 5
 """seeds that a line of a table, or a point of the figure, rests on"""

@@ -1,4 +1,4 @@
-"""Puts the saved findings of the speed benchmarks into docs/performance.md, and draws its figure.
+"""Puts saved findings of speed benchmarks into docs/explanations/performance.md, and draws its figure.
 
     python benchmarks/performance_page.py [--findings runs/bench]
 
@@ -19,7 +19,7 @@ from ratios import RESULTS, Finding, goal_in_words, in_words
 from driftwise.report import style
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "performance.md"
+PAGE = ROOT / "docs" / "explanations" / "performance.md"
 FIGURE = ROOT / "docs" / "images" / "performance.png"
 BEGIN, END = "<!-- findings -->", "<!-- end of findings -->"
 BENCHMARKS = (

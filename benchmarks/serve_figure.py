@@ -1,4 +1,4 @@
-"""The picture of the dashboard in docs/serve.md: the demo, with 20 samples labelled in a row.
+"""The picture of the dashboard in docs/how-to/serve.md: the demo, with 20 samples labelled in a row.
 
 python benchmarks/serve_figure.py docs/images/serve-dashboard.png
 """

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from driftwise import adapt, datasets, detect, encoders, methods, models, streams, testing
+    from driftwise import adapt, datasets, detect, encoders, methods, models, plot, streams, testing
     from driftwise.analytic_learner import AnalyticLearner
     from driftwise.config.schema import RunConfig
     from driftwise.datasets.arrays import from_torch_dataset
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from driftwise.drift_loop import DriftLoop
     from driftwise.errors import RunFailure, UserError
     from driftwise.hybrid_learner import HybridLearner
+    from driftwise.integrations.realigner import Realigner
     from driftwise.learner import Learner
     from driftwise.live.estimator import LiveClassifier
     from driftwise.live.live_learner import LiveLearner
@@ -38,6 +39,7 @@ _HOMES = {
     "LiveLearner": "driftwise.live.live_learner",
     "LiveClassifier": "driftwise.live.estimator",
     "Predictor": "driftwise.runs.predictor",
+    "Realigner": "driftwise.integrations.realigner",
     "ReplayBuffer": "driftwise.memory",
     "RunConfig": "driftwise.config.schema",
     "RunFailure": "driftwise.errors",
@@ -53,7 +55,9 @@ _HOMES = {
     "write_report": "driftwise.report",
 }
 
-_PACKAGES = ("adapt", "datasets", "detect", "encoders", "methods", "models", "streams", "testing")
+_PACKAGES = (
+    *("adapt", "datasets", "detect", "encoders", "methods", "models", "plot", "streams", "testing"),
+)
 
 __all__ = [
     "AnalyticLearner",
@@ -65,6 +69,7 @@ __all__ = [
     "LiveClassifier",
     "LiveLearner",
     "Predictor",
+    "Realigner",
     "ReplayBuffer",
     "Results",
     "RunConfig",
@@ -80,6 +85,7 @@ __all__ = [
     "load_own",
     "methods",
     "models",
+    "plot",
     "results",
     "resume",
     "run",

@@ -14,7 +14,7 @@ PAGES = {
     for path in (
         ROOT / "README.md",
         ROOT / "CONTRIBUTING.md",
-        *sorted((ROOT / "docs").glob("*.md")),
+        *sorted((ROOT / "docs").rglob("*.md")),
     )
 }
 EXECUTED: dict[str, list[str]] = {page: [] for page in PAGES}

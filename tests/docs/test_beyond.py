@@ -1,4 +1,4 @@
-"""docs/beyond.md says what results/beyond.csv says, and the runs are what they claim to be."""
+"""docs/explanations/beyond.md says what results/beyond.csv says, and the runs are what they claim to be."""
 
 from __future__ import annotations
 

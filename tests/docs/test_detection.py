@@ -1,4 +1,4 @@
-"""docs/detection.md says of the published detector what results/published_detector.csv says."""
+"""docs/explanations/detection.md says of the published detector what results/published_detector.csv says."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_the_table_of_the_published_detector_is_that_of_the_saved_checks() -> None:
     lines = read(ROOT / "results" / "published_detector.csv")
-    text = (ROOT / "docs" / "detection.md").read_text()
+    text = (ROOT / "docs" / "explanations" / "detection.md").read_text()
     rows = table(lines)
     assert len(rows) > 4
     assert "\n".join(rows) in text

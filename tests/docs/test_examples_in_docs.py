@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 import types
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pages import PAGES, block, commands, executes
+from avalanche_side import ENVIRONMENT as AVALANCHE
+from pages import PAGES, ROOT, block, commands, executes
 from PIL import Image
 from serve_tools import served
 from torch import nn
@@ -21,7 +24,7 @@ import driftwise.live
 from driftwise.cli import main as cli
 from driftwise.datasets.readers.digits import load_digits
 
-ARCHITECTURE = "docs/architecture.md"
+ARCHITECTURE = "docs/explanations/architecture.md"
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +52,13 @@ def test_a_benchmark_from_python(capsys: pytest.CaptureFixture[str]) -> None:
     assert "'adaptation'" in capsys.readouterr().out
 
 
+@executes("docs/index.md", "RunConfig")
+def test_the_first_lines_of_the_site(capsys: pytest.CaptureFixture[str]) -> None:
+    found = run_block("docs/index.md", "RunConfig")
+    assert found["result"]["faa"] > 80
+    assert result_of("runs/first")["labels"]["adaptation"] > 0
+
+
 @executes("README.md", "dw.DriftLoop")
 def test_a_loop_of_objects(capsys: pytest.CaptureFixture[str]) -> None:
     found = run_block("README.md", "dw.DriftLoop")
@@ -60,9 +70,69 @@ def test_a_loop_of_objects(capsys: pytest.CaptureFixture[str]) -> None:
     assert {verdict["class"] for verdict in saved["verdicts"] if verdict["drifted"]} == {0, 1, 2, 3}
 
 
-@executes("docs/hub.md", "export(")
+@executes("README.md", "dw.Realigner")
+def test_a_bare_loop_with_realignment_takes_five_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    code = block("README.md", "dw.Realigner")
+    assert [line for line in code.splitlines() if re.search("realigner[. ]", line)][5:] == [
+        "print(realigner.ledger.labels)"
+    ]
+    assert len(code[code.index("realigner =") :].splitlines()) <= 20
+    found = run_block("README.md", "dw.Realigner")
+    assert "(0, 1, 2, 3)\n" in capsys.readouterr().out
+    x, y, held_out = found["x"], found["y"], ~found["trained"]
+    right = found["network"](x[held_out]).argmax(dim=1) == y[held_out]
+    assert right.float().mean() > 0.75
+
+
+TRAINERS = "docs/how-to/trainers.md"
+
+
+@executes(TRAINERS, "lightning.pytorch")
+@pytest.mark.filterwarnings("ignore")
+def test_a_module_of_lightning_with_realignment() -> None:
+    pytest.importorskip("lightning", reason="Lightning is not installed")
+    code = block(TRAINERS, "lightning.pytorch").replace("max_epochs=20", "max_epochs=3")
+    found: dict[str, Any] = {}
+    exec(code, found)
+    records = found["realignment"].realigner.records
+    assert [record.drifted for record in records] == [(), (), (0, 1, 2, 3), (), ()]
+
+
+@executes(TRAINERS, "RealignmentCallback")
+@pytest.mark.filterwarnings("ignore")
+def test_a_model_of_transformers_with_realignment() -> None:
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    pytest.importorskip("accelerate", reason="accelerate is not installed")
+    code = block(TRAINERS, "RealignmentCallback").replace("epochs=10", "epochs=3")
+    found: dict[str, Any] = {"__name__": "example"}
+    exec(code.replace("range(5)", "range(3)"), found)
+    first, second, third = (record.drifted for record in found["realignment"].realigner.records)
+    assert (first, second) == ((), ())
+    assert third
+    assert set(third) <= {0, 1, 2, 3}
+
+
+@executes(TRAINERS, "RealignmentPlugin")
+@pytest.mark.skipif(
+    not (AVALANCHE / ".ready").exists(),
+    reason="Avalanche is not installed: python benchmarks/avalanche_side.py",
+)
+def test_a_strategy_of_avalanche_with_realignment() -> None:
+    importable = "import avalanche_worker\n"  # beside a torch without GPUs
+    code = block(TRAINERS, "RealignmentPlugin").replace("train_epochs=20", "train_epochs=3")
+    done = subprocess.run(
+        [str(AVALANCHE / "bin" / "python"), "-c", importable + code],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "benchmarks")},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert "(0, 1, 2, 3)" in done.stderr, done.stderr  # where the worker prints to
+
+
+@executes("docs/how-to/hub.md", "export(")
 def test_a_run_in_a_folder_as_the_hub_has_it(capsys: pytest.CaptureFixture[str]) -> None:
-    found = run_block("docs/hub.md", "export(")
+    found = run_block("docs/how-to/hub.md", "export(")
     assert found["predictor"].predict(np.zeros((2, 8, 8, 1), dtype=np.uint8)).shape == (2,)
     assert "## Drift history" in capsys.readouterr().out
 
@@ -109,9 +179,9 @@ def save_photos(folder: Path) -> None:
             image.save(folder / name / f"{shot}.jpg")
 
 
-@executes("docs/own_data.md", "size=32")
+@executes("docs/how-to/own_data.md", "size=32")
 def test_your_own_images_take_five_lines_or_one_file() -> None:
-    page = "docs/own_data.md"
+    page = "docs/how-to/own_data.md"
     save_photos(Path("photos"))
     assert len([line for line in block(page, "size=32").splitlines() if line.strip()]) <= 5
     assert run_block(page, "size=32")["result"]["class_names"] == ["cat", "dog"]
@@ -125,42 +195,42 @@ def test_your_own_images_take_five_lines_or_one_file() -> None:
     assert (event["transform"], event["kind"]) == ("rotation+gaussian-noise", "partial")
 
 
-@executes("docs/own_data.md", "readings.csv")
+@executes("docs/how-to/own_data.md", "readings.csv")
 def test_a_table_becomes_a_data_set() -> None:
-    data = run_block("docs/own_data.md", "readings.csv")["data"]
+    data = run_block("docs/how-to/own_data.md", "readings.csv")["data"]
     assert (data.feature_names, data.class_names) == (("width", "height"), ("even", "odd"))
     assert data.domain_names == tuple(f"period {number}" for number in range(1, 5))
 
 
-@executes("docs/detection.md", "from_table")
+@executes("docs/explanations/detection.md", "from_table")
 def test_the_sensor_that_moved_is_named() -> None:
-    found = run_block("docs/detection.md", "from_table")
+    found = run_block("docs/explanations/detection.md", "from_table")
     assert found["report"].names("drifted") == ["neon"]
     assert found["moved"].name == "sensor 4"
     assert found["moved"].shift == pytest.approx(2, abs=0.4)
 
 
-@executes("docs/custom_parts.md", "own-objects")
+@executes("docs/how-to/custom_parts.md", "own-objects")
 def test_a_network_and_a_data_set_given_as_objects() -> None:
-    result = run_block("docs/custom_parts.md", "own-objects")["result"]
+    result = run_block("docs/how-to/custom_parts.md", "own-objects")["result"]
     assert result["config"]["benchmark"] == "own"
     assert result["faa"] > 20
 
 
-@executes("docs/vectors.md", "from_table", "HybridLearner")
+@executes("docs/how-to/vectors.md", "from_table", "HybridLearner")
 def test_a_table_is_learned_without_rehearsal(capsys: pytest.CaptureFixture[str]) -> None:
-    found = run_block("docs/vectors.md", "from_table")
+    found = run_block("docs/how-to/vectors.md", "from_table")
     last = found["task"]
     assert last.number == 3
     assert last.drifted == (0, 1, 2, 3)
     assert last.accuracy > 90
     assert last.labels["adaptation"] == 2 * 4 * 5
     assert "40 labels" in capsys.readouterr().out.splitlines()[-1]
-    exec(block("docs/vectors.md", "HybridLearner"), found)
+    exec(block("docs/how-to/vectors.md", "HybridLearner"), found)
     assert capsys.readouterr().out.count("%") == 3
 
 
-@executes("docs/vectors.md", 'dw.load("runs/gas")')
+@executes("docs/how-to/vectors.md", 'dw.load("runs/gas")')
 def test_a_table_is_run_by_the_commands_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     draw = np.random.default_rng(0)
     gas, year = np.arange(600) % 4, np.repeat([2022, 2023, 2024], 200)
@@ -171,7 +241,7 @@ def test_a_table_is_run_by_the_commands_of_the_page(capsys: pytest.CaptureFixtur
         for vector, kind, when in zip(vectors, gas, year, strict=True)
     ]
     Path("readings.csv").write_text("\n".join(lines) + "\n")
-    for words in commands("docs/vectors.md"):
+    for words in commands("docs/how-to/vectors.md"):
         assert cli.command([*words, "--quiet"]) == 0
     assert result_of("runs/gas")["faa"] > 90
     assert result_of("runs/gas")["labels"]["adaptation"] == 2 * 4 * 5
@@ -180,13 +250,13 @@ def test_a_table_is_run_by_the_commands_of_the_page(capsys: pytest.CaptureFixtur
     assert result_of("runs/gas-er/amr-seed0")["drift_events"][0]["transform"] == "shift"
     assert result_of("runs/digits-features")["config"]["frozen_encoder"] == "random"
     capsys.readouterr()
-    run_block("docs/vectors.md", 'dw.load("runs/gas")', vectors=vectors[-4:])
+    run_block("docs/how-to/vectors.md", 'dw.load("runs/gas")', vectors=vectors[-4:])
     assert len(capsys.readouterr().out.split(",")) == 4
 
 
-@executes("docs/run_folder.md", "result.json")
+@executes("docs/reference/run_folder.md", "result.json")
 def test_a_run_folder_has_the_files_and_keys_of_the_page() -> None:
-    page = "docs/run_folder.md"
+    page = "docs/reference/run_folder.md"
     result = run_block(page, "result.json")["result"]
     files, keys = PAGES[page].split("|---|---|")[1:]
     named = set(re.findall(r"`([\w-]+\.\w+)`", files.partition("\n\n")[0]))
@@ -229,7 +299,7 @@ def test_a_component_of_your_own(
 
 
 def test_the_grid_of_the_sweeps_page_is_a_grid(capsys: pytest.CaptureFixture[str]) -> None:
-    page = "docs/sweeps.md"
+    page = "docs/how-to/sweeps.md"
     (grid,) = (each for each in re.findall(r"```yaml\n(.*?)```", PAGES[page], re.DOTALL))
     Path("buffers.yaml").write_text(grid)
     assert cli.command(commands(page)[0]) == 0
@@ -237,7 +307,7 @@ def test_the_grid_of_the_sweeps_page_is_a_grid(capsys: pytest.CaptureFixture[str
     assert len(runs) == 2 * 3 * (2 * 2 - 1) * 3
 
 
-# docs/live.md: one block after the other, with the names that a reader would have
+# docs/how-to/live.md: one block after the other, with the names that a reader would have
 
 
 def small_network() -> nn.Module:
@@ -246,7 +316,7 @@ def small_network() -> nn.Module:
 
 
 @executes(
-    "docs/live.md",
+    "docs/how-to/live.md",
     "for x, y in stream",
     "fit_reference",
     "def ask(request)",
@@ -257,7 +327,7 @@ def small_network() -> nn.Module:
     "LiveClassifier",
 )
 def test_the_examples_of_the_live_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    page = "docs/live.md"
+    page = "docs/how-to/live.md"
     data = load_digits()
     order = np.random.default_rng(0).permutation(len(data.labels))
     x, y = (data.images[order] / 16).astype(np.float32), data.labels[order]
@@ -306,26 +376,32 @@ def test_the_examples_of_the_live_page(monkeypatch: pytest.MonkeyPatch) -> None:
     assert names["classifier"].observation_.drifted == ()
 
 
-@executes("docs/custom_parts.md", "check_adaptation")
+@executes("docs/how-to/custom_parts.md", "check_adaptation")
 def test_contract_checks_for_components_of_others(capsys: pytest.CaptureFixture[str]) -> None:
-    run_block("docs/custom_parts.md", "check_adaptation")
+    run_block("docs/how-to/custom_parts.md", "check_adaptation")
     assert "without labels no class may lose samples" in capsys.readouterr().out
 
 
-@executes("docs/run_folder.md", "driftwise.results")
+@executes("docs/reference/run_folder.md", "driftwise.results")
 def test_results_as_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    found = run_block("docs/run_folder.md", "driftwise.results")["found"]
+    found = run_block("docs/reference/run_folder.md", "driftwise.results")["found"]
     assert [row["seed"] for row in found.runs] == [0, 1]
     assert "vanilla" in capsys.readouterr().out
 
 
-@executes("docs/serve.md", "driftwise.Client(")
+@executes("docs/reference/api/plot.md", "plot.accuracy")
+def test_figures_of_results() -> None:
+    run_block("docs/reference/api/plot.md", "plot.accuracy")
+    assert Path("accuracy.pdf").read_bytes().startswith(b"%PDF-")
+
+
+@executes("docs/how-to/serve.md", "driftwise.Client(")
 def test_a_client_of_a_service(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("uvicorn")
     from driftwise.serve import Learning, open_service
     from driftwise.serve.api import make_app
 
-    code = block("docs/serve.md", "driftwise.Client(")
+    code = block("docs/how-to/serve.md", "driftwise.Client(")
     with (
         open_service(tmp_path / "state", Learning(network="mlp")) as service,
         served(make_app(service)) as url,
@@ -338,7 +414,7 @@ def test_a_client_of_a_service(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.endswith("[] [0, 1, 2]\n")
 
 
-ENCODERS = "docs/encoders.md"
+ENCODERS = "docs/how-to/encoders.md"
 
 
 @executes(ENCODERS, "num_tasks=5", "body = nn", "class Edges", "from_texts")
@@ -366,7 +442,7 @@ def test_the_examples_of_frozen_encoders(
     assert cache.folder.parent == tmp_path / "cache" / "embeddings"
 
 
-@executes("docs/distributed.md", "init_process_group")
+@executes("docs/how-to/distributed.md", "init_process_group")
 def test_a_loop_under_a_process_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -376,13 +452,33 @@ def test_a_loop_under_a_process_group(
     monkeypatch.setattr(
         torch.distributed, "init_process_group", lambda backend: join(backend, **alone)
     )
-    run_block("docs/distributed.md", "init_process_group")
+    run_block("docs/how-to/distributed.md", "init_process_group")
     assert [line[0] for line in capsys.readouterr().out.splitlines()] == list("12345")
     assert not torch.distributed.is_initialized()
 
 
-@executes("docs/open_questions.md", "longest_hidden")
+@executes("docs/explanations/open_questions.md", "longest_hidden")
 def test_the_bound_on_hidden_drift(capsys: pytest.CaptureFixture[str]) -> None:
-    run_block("docs/open_questions.md", "longest_hidden")
+    run_block("docs/explanations/open_questions.md", "longest_hidden")
     # The bounds of the page's table; the last line has none.
     assert capsys.readouterr().out.split() == ["1.0", "9", "0.5", "45", "None"]
+
+
+@executes("docs/explanations/kinds.md", "judge(")
+def test_the_kind_of_a_change(capsys: pytest.CaptureFixture[str]) -> None:
+    run_block("docs/explanations/kinds.md", "judge(")
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert first.startswith("drift realign")
+    assert second == "{0: 'none', 1: 'none', 2: 'drift', 3: 'none'}"
+    assert third == "drift"
+
+
+@executes("docs/explanations/kinds.md", 'adaptation="auto"')
+def test_adaptation_by_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_block("docs/explanations/kinds.md", 'adaptation="auto"')
+    drifted, labels = capsys.readouterr().out.splitlines()
+    assert "drift" in drifted
+    assert int(labels) > 0

@@ -1,4 +1,4 @@
-"""docs/natural.md says what results/natural.csv says, and the benchmark runs as it claims."""
+"""docs/explanations/natural.md says what results/natural.csv says, and the benchmark runs as it claims."""
 
 from __future__ import annotations
 

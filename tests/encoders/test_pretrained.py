@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from driftwise import paths, rng
 from driftwise.detect import Encoder
-from driftwise.encoders import hub as hub_files
+from driftwise.encoders import hub_files
 from driftwise.encoders.imagenet_weights import ResNet18ImageNetEncoder, find_resnet18
 from driftwise.encoders.pretrained import (
     EfficientNetEncoder,

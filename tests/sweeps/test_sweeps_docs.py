@@ -1,4 +1,4 @@
-"""docs/sweeps.md is true: its grid and its commands."""
+"""docs/how-to/sweeps.md is true: its grid and its commands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from driftwise.cli.main import command
 
-PAGE = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "sweeps.md").read_text()
 COMMANDS = [
     shlex.split(line, comments=True)
     for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)

@@ -29,6 +29,7 @@ BOUNDS: Mapping[str, tuple[int, float]] = {
     "drift_seed": (0, math.inf),
     "min_harm": (0, 100),
     "label_budget": (0, math.inf),
+    "wrong_answers": (0, 0.9),
     "epochs": (1, 10**9),
     "batch_size": (1, 10**9),
     "minibatch_size": (1, 10**9),
@@ -95,7 +96,7 @@ class Settings:
     """how many tasks the classes are split into, as evenly as possible"""
     class_order: tuple[int, ...] | None = None
     """the order in which classes arrive, by number; by default that of the data (Tiny-ImageNet's is
-    the order of wnids.txt; docs/own_data.md shows how to sort it)"""
+    the order of wnids.txt; docs/how-to/own_data.md shows how to sort it)"""
     tasks: tuple[tuple[int, ...], ...] | None = None
     """the classes of each task by number, as JSON: [[0,1],[2,3,4],[],[5]]; class names of your own
     data are numbered from 0 in sorted order"""
@@ -137,6 +138,12 @@ class Settings:
     batch-norm statistics"""
     label_budget: int | None = None
     """at most so many labels for adaptation over the whole run"""
+    wrong_answers: float = 0.0
+    """the fraction of labels for adaptation that is wrong, to see what that costs: another known class
+    comes under the requested one"""
+    hostile_answers: bool = False
+    """wrong answers always confuse the same two classes, and asking again repeats them; else any class,
+    and a second answer errs independently"""
     backbone: str | None = None
     """the network"""
     epochs: int | None = None
@@ -183,7 +190,7 @@ class Settings:
     preset: str = "auto"
     """where settings that are not given come from; auto: benchmark, method and buffer size;
     published: also stream and detector as in the published experiments (expect it to miss classes:
-    docs/detection.md measures 70 to 100 % found)"""
+    docs/explanations/detection.md measures 70 to 100 % found)"""
     seed: int = 0
     """seed of all random numbers"""
 

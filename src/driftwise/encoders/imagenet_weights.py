@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-from driftwise.encoders import hub
+from driftwise.encoders import hub_files
 from driftwise.encoders.base import Encoder, EncoderContext
 from driftwise.encoders.identity import IdentityEncoder
 from driftwise.encoders.pretrained import (
@@ -67,7 +67,7 @@ def best_encoder(context: EncoderContext) -> Encoder:
         return RandomEncoder(context)
     if is_installed():
         return EfficientNetEncoder(context)
-    if (weights := resnet18_at_hand() or hub.cached(*HUB)) is not None:
+    if (weights := resnet18_at_hand() or hub_files.cached(*HUB)) is not None:
         return ResNet18Encoder(context, weights=weights)
     return RandomEncoder(context)
 
@@ -77,8 +77,8 @@ def find_resnet18() -> Path:
     if (found := resnet18_at_hand()) is not None:
         return found
     try:
-        return hub.fetched(*HUB)
-    except hub.Absent as absence:
+        return hub_files.fetched(*HUB)
+    except hub_files.Absent as absence:
         folders = dict.fromkeys(str(place.path.parent) for place in candidates((FILE,)))
         raise UserError(
             f"the encoder resnet18-imagenet has no weights: no {FILE} in {', '.join(folders)},"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from driftwise import rng
-from driftwise.encoders import hub
+from driftwise.encoders import hub_files
 from driftwise.encoders.base import EncoderContext, import_library
 from driftwise.encoders.pretrained import PretrainedEncoder
 from driftwise.errors import UserError
@@ -61,8 +61,8 @@ def _weights_of(library: Any, name: str, tag: str) -> dict[str, Any]:
             f" of {', '.join(tags)}; got {tag!r}"
         )
     try:
-        file = hub.fetched(repository, "open_clip_model.safetensors")
-    except hub.Absent as absence:
+        file = hub_files.fetched(repository, "open_clip_model.safetensors")
+    except hub_files.Absent as absence:
         raise UserError(
             f"the encoder open-clip:{name}/{tag} has no weights: {repository} could not be had from"
             f" the hub ({absence}); fetch it where there is a network, or give weights=FILE"

