@@ -1,8 +1,10 @@
 """Avalanche in an environment of its own, taking turns with us; made on demand.
 
-The environment lies in `.venv/avalanche` of the project unless `--environment` names another; pip
-fills it with the packages below, about 1.5 GB, once. Where that cannot be done, comparisons with
-Avalanche are left out, and said to be.
+The environment lies in `.venv/avalanche` of the project unless `--environment` names another. It sees
+the packages of the environment that makes it, the same torch for one, and pip adds those below, about
+200 MB, once. Where that cannot be done, comparisons with Avalanche are left out, and said to be.
+
+    python benchmarks/avalanche_side.py      # makes it, and does nothing else
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import argparse
 import json
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -19,7 +22,8 @@ import torch
 
 ENVIRONMENT = Path(__file__).resolve().parents[1] / ".venv" / "avalanche"
 WORKER = Path(__file__).resolve().parent / "avalanche_worker.py"
-PACKAGES = ("torch==2.13.0", "torchvision==0.28.0", "avalanche-lib==0.6.0")
+PACKAGES = ("torchvision==0.28.0", "avalanche-lib==0.6.0")
+CONSTRAINTS = Path(__file__).resolve().parents[1] / "constraints.txt"
 
 
 class Missing(Exception):
@@ -32,7 +36,7 @@ def add_environment(parser: argparse.ArgumentParser) -> None:
         "--environment",
         type=Path,
         default=ENVIRONMENT,
-        help="virtual environment with Avalanche; made if it is missing (1.5 GB)",
+        help="virtual environment with Avalanche; made if it is missing (200 MB)",
     )
 
 
@@ -42,14 +46,20 @@ def python_of(environment: Path) -> Path:
     ready = environment / ".ready"
     if not ready.exists():
         print(f"making {environment} for Avalanche: pip install {' '.join(PACKAGES)}", flush=True)
-        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        for command in ([sys.executable, "-m", "venv", str(environment)], [*pip, *PACKAGES]):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                last = (done.stderr.strip() or "no reason given").splitlines()[-1]
-                raise Missing(f"its environment could not be made: {last}")
+        _run(sys.executable, "-m", "venv", str(environment))
+        own = sysconfig.get_path("purelib", vars={"base": str(environment)})
+        Path(own, "beside.pth").write_text(sysconfig.get_path("purelib") + "\n")
+        pip = (str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+        _run(*pip, "--constraint", str(CONSTRAINTS), *PACKAGES)
         ready.touch()
     return python
+
+
+def _run(*words: str) -> None:
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr.strip() or "no reason given").splitlines()[-1]
+        raise Missing(f"its environment could not be made: {last}")
 
 
 class Avalanche:
@@ -121,3 +131,16 @@ class Avalanche:
             raise Missing(f"its process ended: {words[-1] if words else 'without a word'}")
         answer: dict[str, Any] = json.loads(line)
         return answer
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_environment(parser)
+    try:
+        python_of(parser.parse_args().environment)
+    except Missing as missing:
+        sys.exit(f"Avalanche: {missing}")
+
+
+if __name__ == "__main__":
+    main()

@@ -22,7 +22,7 @@ from driftwise.report import style
 from driftwise.report.sweeps import Sweep, read_sweep
 from driftwise.reproduce.beside_paper import STRATEGIES, Beside, beside, in_words
 from driftwise.reproduce.claims import claims
-from driftwise.reproduce.grids import TABLES
+from driftwise.reproduce.grids import METHODS, TABLES
 from driftwise.reproduce.leaderboard import board
 from driftwise.reproduce.paper_table import TableCell, paper_table
 from driftwise.reproduce.places import grouped
@@ -101,6 +101,19 @@ def summary_lines(found: dict[str, tuple[Sweep, Beside]]) -> list[str]:
 def _faa(cell: TableCell) -> float:
     assert cell.faa is not None
     return cell.faa.mean
+
+
+def recovery_lines(found: dict[str, tuple[Sweep, Beside]]) -> list[str]:
+    """What realignment gains above vanilla, here and in the paper, by method."""
+    lines = [f"| table | {' | '.join(METHODS)} |", "|---" * (1 + len(METHODS)) + "|"]
+    for name, (_, both) in found.items():
+        cells = []
+        for method in METHODS:
+            gains = both.of_method(method).recovery()
+            here, paper = (_mean([gain[side] for gain in gains]) for side in (1, 0))
+            cells.append(f"{here:+.1f} ({paper:+.1f}; {len(gains)})" if gains else "–")
+        lines.append(f"| {NAMES[name]} | {' | '.join(cells)} |")
+    return lines
 
 
 def cost_lines(found: dict[str, tuple[Sweep, Beside]]) -> list[str]:
@@ -284,6 +297,7 @@ def page_of(text: str, folder: Path) -> str:
     """The page with what a folder of sweeps holds between its marks."""
     sweeps, found = found_in(folder)
     text = put(text, "summary", summary_lines(found))
+    text = put(text, "recovery", recovery_lines(found))
     text = put(text, "costs", cost_lines(found))
     parts = []
     for name, (sweep, _) in found.items():

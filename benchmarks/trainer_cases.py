@@ -17,9 +17,9 @@ from driftwise.types import Samples
 EPOCHS, CAPACITY, LR, REPLAY = 3, 100, 0.1, 32
 
 
-def make_stream(seed: int = 0) -> Stream:
+def make_stream(seed: int = 0, **options: Any) -> Stream:
     data = dw.datasets.load("digits")
-    return dw.streams.class_incremental(data, num_tasks=5, num_drifts=1, seed=seed)
+    return dw.streams.class_incremental(data, num_tasks=5, num_drifts=1, seed=seed, **options)
 
 
 def make_network(seed: int = 0) -> nn.Module:
@@ -34,8 +34,10 @@ def pair(samples: Samples) -> tuple[Tensor, Tensor]:
 class Digits:
     """The stream of one seed, as a user of another trainer has it."""
 
-    def __init__(self, seed: int = 0, form: Callable[[Tensor], Any] = lambda x: x) -> None:
-        self.stream = make_stream(seed)
+    def __init__(
+        self, seed: int = 0, form: Callable[[Tensor], Any] = lambda x: x, **options: Any
+    ) -> None:
+        self.stream = make_stream(seed, **options)
         self.seed = seed
         self.task: Task = self.stream.task(1)
         self._form = form
@@ -47,7 +49,7 @@ class Digits:
             "current": self.current,
             "reference": self.reference,
             "labels": self.ask,
-            "buffer": dw.ReplayBuffer(CAPACITY, seed=self.seed),
+            "buffer": CAPACITY,
             "replay": REPLAY,
             "detector": dw.detect.KS(),
             "seed": self.seed,
@@ -99,14 +101,9 @@ def own_loop(
 # The same stream in the loops of others
 
 
-def in_lightning(
-    seed: int = 0, epochs: int = EPOCHS, batches: Callable[[Digits], Iterable[Any]] | None = None
-) -> tuple[Digits, Any, Any]:
-    """Digits at the last task, the module and the callback; `batches`: instead of shuffled ones."""
+def lightning_module(seed: int = 0) -> Any:
+    """A module as a user of Lightning writes it."""
     import lightning.pytorch as pl
-    from torch.utils.data import DataLoader, TensorDataset
-
-    from driftwise.integrations.lightning import Realignment
 
     class Module(pl.LightningModule):
         def __init__(self) -> None:
@@ -124,8 +121,22 @@ def in_lightning(
         def configure_optimizers(self) -> torch.optim.Optimizer:
             return torch.optim.SGD(self.parameters(), lr=LR)
 
+    return Module()
+
+
+def in_lightning(
+    seed: int = 0,
+    epochs: int = EPOCHS,
+    batches: Callable[[Digits], Iterable[Any]] | None = None,
+    **settings: Any,
+) -> tuple[Digits, Any, Any]:
+    """Digits at the last task, the module and the callback; `batches`: instead of shuffled ones."""
+    from torch.utils.data import DataLoader, TensorDataset
+
+    from driftwise.integrations.lightning import Realignment
+
     digits = Digits(seed)
-    module, callback = Module(), Realignment(**digits.settings())
+    module, callback = lightning_module(seed), Realignment(**digits.settings())
     torch.manual_seed(seed)
     for task in digits.stream.tasks():
         digits.task = task
@@ -134,7 +145,7 @@ def in_lightning(
             loader: Any = DataLoader(data, batch_size=digits.stream.batch_size, shuffle=True)
         else:
             loader = DataLoader(list(batches(digits)), batch_size=None)  # type: ignore[arg-type]
-        lightning_trainer(callbacks=[callback], max_epochs=epochs).fit(module, loader)
+        lightning_trainer(callbacks=[callback], max_epochs=epochs, **settings).fit(module, loader)
     return digits, module.eval(), callback
 
 

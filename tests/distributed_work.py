@@ -13,6 +13,10 @@ import pytest
 import torch
 import torch.distributed as dist
 from scipy import stats
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from trainer_cases import CAPACITY as KEPT
+from trainer_cases import LR, Digits, make_network
 
 from driftwise import AnalyticLearner, DriftLoop, HybridLearner, LiveLearner
 from driftwise.adapt import Realign
@@ -20,6 +24,7 @@ from driftwise.datasets.readers.digits import load_digits
 from driftwise.detect import KS, RandomEncoder
 from driftwise.distributed import Group
 from driftwise.errors import UserError
+from driftwise.integrations.realigner import Realigner
 from driftwise.learner import Learner, TrainSettings
 from driftwise.memory import ReplayBuffer, ReplicatedBuffer, ShardedBuffer
 from driftwise.memory.policies import Balanced, Policy, Reservoir
@@ -239,6 +244,53 @@ def loop_of_objects(group: Group, folder: Path) -> None:
     assert same(again.learner.buffer.state_dict(), ours.learner.buffer.state_dict())
 
 
+def realigner_like_one_process(group: Group) -> None:
+    """A training loop of somebody else's under DDP, each process with its part of every batch."""
+
+    def train(digits: Digits, size: int) -> tuple[Realigner, nn.Module]:
+        network = make_network()
+        trained = DistributedDataParallel(network) if size > 1 else network
+        optimiser = torch.optim.SGD(network.parameters(), lr=LR)
+        realigner = Realigner(network, **{**digits.settings(), "buffer": KEPT})
+        for task in digits.stream.tasks():
+            digits.task = task
+            realigner.begin_task()
+            for x, y in digits.batches(epoch=1):
+                if len(y) % group.size:  # the means of parts would weigh samples differently
+                    continue
+                mine = group.share(len(y)) if size > 1 else slice(None)
+                batch = x[mine], y[mine]
+                optimiser.zero_grad()
+                inputs, labels = realigner.extend(batch)
+                nn.functional.cross_entropy(trained(inputs), labels).backward()  # type: ignore[no-untyped-call]
+                optimiser.step()
+                realigner.offer(batch)
+            realigner.end_task()
+        return realigner, network
+
+    digits, asked = Digits(batch_size=16), []
+    ask = digits.ask
+    digits.ask = lambda *order: asked.append(order) or ask(*order)  # type: ignore[method-assign,func-returns-value]
+    ours, network = train(digits, group.size)
+    theirs, expected = alone(lambda: train(Digits(batch_size=16), 1))
+    for mine, other in zip(network.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(mine, other, rtol=0, atol=1e-4)
+    assert [record.drifted for record in ours.records] == [
+        record.drifted for record in theirs.records
+    ]
+    assert any(record.drifted for record in ours.records)
+    assert ours.ledger.labels == theirs.ledger.labels
+    assert bool(asked) == (group.rank == 0), "labels are asked for once"
+    state, whole = ours.state_dict(), alone(theirs.state_dict)
+    assert same(state["buffer"], whole["buffer"]), "bit for bit"
+    assert (state["known"], state["task"]) == (whole["known"], whole["task"])
+    again = alone(lambda: Realigner(network, **{**digits.settings(), "buffer": KEPT}))
+    alone(lambda: again.load_state_dict(state))  # in one process
+    assert same(alone(again.state_dict), state)
+    with pytest.raises(UserError, match="give its capacity, buffer=5; got a ReplayBuffer"):
+        Realigner(network, current=lambda: None, buffer=ReplayBuffer(5))
+
+
 def refuses_what_differs(group: Group) -> None:
     def learner(seed: int = 0) -> Learner:
         network = seeded(MLP, input_shape=(1, 8, 8), num_classes=10, seed=seed)
@@ -281,6 +333,7 @@ def main() -> None:
         every_sample_is_equally_likely(group)
     refuses_what_differs(groups[0])
     loop_of_objects(groups[0], Path(sys.argv[1]))
+    realigner_like_one_process(groups[0])
     dist.barrier()
     dist.destroy_process_group()
     print(f"rank {os.environ['RANK']} compared {[group.size for group in groups]}", flush=True)

@@ -49,6 +49,7 @@ class Killed(Vanilla):
     def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
         start = os.environ.get("TORCHELASTIC_RESTART_COUNT")
         if context.buffer.counts() and start in ("0", "1") and start == os.environ["RANK"]:
+            Path(os.environ[FOLDER], f"killed-{start}").touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return super().adapt(drifted, context)
 

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from driftwise.errors import UserError
+from driftwise.runs.checkpoint import flatten
 from driftwise.runs.listeners import Silent
+from driftwise.runs.store import read_checkpoint
 from driftwise.types import StepReport
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -44,6 +46,14 @@ def lasting(folder: Path) -> str:
     """`result.json` as text, without what may differ between equal runs."""
     result = result_of(folder)
     return json.dumps({key: value for key, value in result.items() if key not in MAY_DIFFER})
+
+
+def lasting_checkpoint(folder: Path) -> dict[str, Any]:
+    """Everything in the last checkpoint, bit for bit, but the seconds."""
+    state = read_checkpoint(folder)
+    del state["parts"]["ledger"]["seconds"]
+    tensors, tree = flatten(state)
+    return {"tree": tree, **{name: tensor.tolist() for name, tensor in tensors.items()}}
 
 
 def events_of(folder: Path, name: str = "events.jsonl") -> list[dict[str, Any]]:

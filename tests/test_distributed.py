@@ -98,8 +98,7 @@ def test_torchrun_starts_killed_processes_again_and_the_run_ends_like_one_undist
         timeout=200,
     )
     assert done.returncode == 0, done.stderr
-    killed = [f"failed (exitcode: -9) local_rank: {rank}" in done.stderr for rank in (0, 1)]
-    assert killed == [True, True]
+    assert sorted(path.name for path in tmp_path.glob("killed-*")) == ["killed-0", "killed-1"]
     one, two = result_of(tmp_path / "one"), result_of(tmp_path / "two")
     for key in ("accuracy_matrix", "labels", "drift_events", "gradient_steps"):
         assert one[key] == two[key], key

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from driftwise.drift_loop import DriftLoop
     from driftwise.errors import RunFailure, UserError
     from driftwise.hybrid_learner import HybridLearner
+    from driftwise.integrations.realigner import Realigner
     from driftwise.learner import Learner
     from driftwise.live.estimator import LiveClassifier
     from driftwise.live.live_learner import LiveLearner
@@ -38,6 +39,7 @@ _HOMES = {
     "LiveLearner": "driftwise.live.live_learner",
     "LiveClassifier": "driftwise.live.estimator",
     "Predictor": "driftwise.runs.predictor",
+    "Realigner": "driftwise.integrations.realigner",
     "ReplayBuffer": "driftwise.memory",
     "RunConfig": "driftwise.config.schema",
     "RunFailure": "driftwise.errors",
@@ -65,6 +67,7 @@ __all__ = [
     "LiveClassifier",
     "LiveLearner",
     "Predictor",
+    "Realigner",
     "ReplayBuffer",
     "Results",
     "RunConfig",

@@ -8,14 +8,19 @@ import hashlib
 import json
 import math
 import os
+import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from driftwise.errors import RunFailure, UserError
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Store
 
 T = TypeVar("T")
 PATIENCE = datetime.timedelta(minutes=5)
@@ -37,15 +42,50 @@ def joined() -> Iterator[Group]:
     if not started or not dist.is_available() or dist.is_initialized():
         yield Group()
         return
+    from torch.distributed.rendezvous import rendezvous  # not in every build of torch
+
     backend = _take_accelerator()
     with _with_peers():
-        dist.init_process_group(backend, timeout=PATIENCE)
+        store, rank, size = next(rendezvous("env://", timeout=PATIENCE))
+        store.set_timeout(PATIENCE)
+        place = dist.PrefixStore(_attempt(store, rank, size), store)  # type: ignore[attr-defined]
+        dist.init_process_group(backend, store=place, rank=rank, world_size=size, timeout=PATIENCE)
     try:
         group = Group()
         yield group
         group.any(True)
     finally:
         dist.destroy_process_group()
+
+
+def _attempt(store: Store, rank: int, size: int) -> str:
+    """A name that the processes of this start share, and those of an earlier one did not have.
+
+    Torchrun keeps its store when it starts processes again: an address of a process that is gone
+    may be read before its successor has written another, and the group is never complete. Process 0
+    therefore repeats the signs of all others until each has found its own, fresh one there.
+    """
+    own = uuid.uuid4().hex
+    store.set(f"sign {rank}", own)
+    others = range(1, size)
+    end = time.monotonic() + PATIENCE.total_seconds()
+    while time.monotonic() < end:
+        if rank == 0:
+            signs = [store.get(f"sign {other}").decode() for other in others]
+            store.set("signs", " ".join([own, *signs]))
+            if all(_found(store, f"seen {other}") == own for other in others):
+                return own
+        else:
+            signs = store.get("signs").decode().split()
+            if signs[rank : rank + 1] == [own]:
+                store.set(f"seen {rank}", signs[0])
+                return signs[0]
+        time.sleep(0.01)
+    raise RunFailure(f"expected {size} processes; not all of them came within {PATIENCE}")
+
+
+def _found(store: Store, key: str) -> str:
+    return store.get(key).decode() if store.check([key]) else ""
 
 
 def _take_accelerator() -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 import types
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pages import PAGES, block, commands, executes
+from avalanche_side import ENVIRONMENT as AVALANCHE
+from pages import PAGES, ROOT, block, commands, executes
 from PIL import Image
 from serve_tools import served
 from torch import nn
@@ -81,6 +84,66 @@ def test_a_loop_of_objects(capsys: pytest.CaptureFixture[str]) -> None:
     assert (saved["method"], saved["detector"], saved["adaptation"]) == ("der++", "combined", "amr")
     assert saved["labels"] == found["task"].labels
     assert {verdict["class"] for verdict in saved["verdicts"] if verdict["drifted"]} == {0, 1, 2, 3}
+
+
+@executes("README.md", "dw.Realigner")
+def test_a_bare_loop_with_realignment_takes_five_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    code = block("README.md", "dw.Realigner")
+    assert [line for line in code.splitlines() if re.search("realigner[. ]", line)][5:] == [
+        "print(realigner.ledger.labels)"
+    ]
+    assert len(code[code.index("realigner =") :].splitlines()) <= 20
+    found = run_block("README.md", "dw.Realigner")
+    assert "(0, 1, 2, 3)\n" in capsys.readouterr().out
+    x, y, held_out = found["x"], found["y"], ~found["trained"]
+    right = found["network"](x[held_out]).argmax(dim=1) == y[held_out]
+    assert right.float().mean() > 0.75
+
+
+TRAINERS = "docs/how-to/trainers.md"
+
+
+@executes(TRAINERS, "lightning.pytorch")
+@pytest.mark.filterwarnings("ignore")
+def test_a_module_of_lightning_with_realignment() -> None:
+    pytest.importorskip("lightning", reason="Lightning is not installed")
+    code = block(TRAINERS, "lightning.pytorch").replace("max_epochs=20", "max_epochs=3")
+    found: dict[str, Any] = {}
+    exec(code, found)
+    records = found["realignment"].realigner.records
+    assert [record.drifted for record in records] == [(), (), (0, 1, 2, 3), (), ()]
+
+
+@executes(TRAINERS, "RealignmentCallback")
+@pytest.mark.filterwarnings("ignore")
+def test_a_model_of_transformers_with_realignment() -> None:
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    pytest.importorskip("accelerate", reason="accelerate is not installed")
+    code = block(TRAINERS, "RealignmentCallback").replace("epochs=10", "epochs=3")
+    found: dict[str, Any] = {"__name__": "example"}
+    exec(code.replace("range(5)", "range(3)"), found)
+    first, second, third = (record.drifted for record in found["realignment"].realigner.records)
+    assert (first, second) == ((), ())
+    assert third
+    assert set(third) <= {0, 1, 2, 3}
+
+
+@executes(TRAINERS, "RealignmentPlugin")
+@pytest.mark.skipif(
+    not (AVALANCHE / ".ready").exists(),
+    reason="Avalanche is not installed: python benchmarks/avalanche_side.py",
+)
+def test_a_strategy_of_avalanche_with_realignment() -> None:
+    importable = "import avalanche_worker\n"  # beside a torch without GPUs
+    code = block(TRAINERS, "RealignmentPlugin").replace("train_epochs=20", "train_epochs=3")
+    done = subprocess.run(
+        [str(AVALANCHE / "bin" / "python"), "-c", importable + code],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "benchmarks")},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert "(0, 1, 2, 3)" in done.stderr, done.stderr  # where the worker prints to
 
 
 @executes("docs/how-to/hub.md", "export(")

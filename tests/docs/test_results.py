@@ -11,10 +11,12 @@ from typing import Any
 import keep_results
 import pytest
 import results_page
+import table_budget
 
 from driftwise.report.sweeps import read_sweep
 from driftwise.reproduce.grids import TARGETS
 from driftwise.reproduce.published import find
+from driftwise.sweeps.shared import tree_of
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "results" / "table1-small"
@@ -149,3 +151,14 @@ def test_every_table_on_the_page_has_a_valid_scale() -> None:
     shown = results_page.found_in(results_page.RESULTS)[1]
     asked = {(name, drifts) for name in shown for drifts in TARGETS[name].axes()["num_drifts"]}
     assert {place for place in asked if place[1]} <= valid
+
+
+def test_the_budget_in_the_docs_is_what_was_measured_and_within_the_limit() -> None:
+    found = json.loads(table_budget.FILE.read_text())["tables"]
+    page = (ROOT / "docs" / "how-to" / "sweeps.md").read_text()
+    assert "\n".join(table_budget.lines(found)) in page
+    hours = sum(each["processor_hours"] for each in found.values()) / table_budget.CORES
+    assert hours <= table_budget.MOST_HOURS
+    for table, each in found.items():
+        tree = tree_of(table_budget.plan_of(table, "tables").runs)
+        assert tree.num_tasks == (each["tasks"], each["tasks_separately"])

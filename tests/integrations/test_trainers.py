@@ -1,14 +1,63 @@
-"""Realignment inside Lightning and transformers, the real packages."""
+"""Realignment inside Lightning, transformers and Avalanche: the real packages, where they are installed."""
 
 from __future__ import annotations
 
+import importlib
+import json
+import os
+import runpy
+import subprocess
+import sys
 from itertools import chain
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from trainer_cases import EPOCHS, in_lightning, in_transformers, own_loop
+from avalanche_side import ENVIRONMENT as AVALANCHE
+from run_tools import ENVIRONMENT
+from torch.utils.data import DataLoader, TensorDataset
+from trainer_cases import (
+    EPOCHS,
+    Classifier,
+    Digits,
+    hf_trainer,
+    in_lightning,
+    in_transformers,
+    lightning_module,
+    lightning_trainer,
+    make_network,
+    own_loop,
+    pair,
+    rows,
+)
+
+from driftwise.errors import UserError
+from driftwise.testing import same
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of these packages' own
+
+
+def equal_weights(one: torch.nn.Module, other: torch.nn.Module) -> bool:
+    return same(dict(one.state_dict()), dict(other.state_dict()))
+
+
+@pytest.mark.parametrize(
+    ("module", "package"),
+    [("lightning", "Lightning"), ("transformers", "transformers"), ("avalanche", "Avalanche")],
+)
+def test_a_missing_package_is_named_with_the_command_that_installs_it(
+    module: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("lightning.pytorch", "pytorch_lightning", "transformers", "avalanche.core"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, f"driftwise.integrations.{module}", raising=False)
+    with pytest.raises(UserError) as raised:
+        importlib.import_module(f"driftwise.integrations.{module}")
+    assert str(raised.value) == f"{package} is not installed: pip install 'driftwise[{module}]'"
+
+
+# Lightning
 
 
 def test_lightning_with_our_batches_has_the_weights_of_our_own_loop_bit_for_bit() -> None:
@@ -25,6 +74,98 @@ def test_lightning_with_our_batches_has_the_weights_of_our_own_loop_bit_for_bit(
     assert "training_step" not in vars(module)
 
 
+def test_lightning_goes_on_from_a_checkpoint_within_a_task_bit_for_bit(tmp_path: Path) -> None:
+    pl = pytest.importorskip("lightning.pytorch")
+    from driftwise.integrations.lightning import Realignment
+
+    def fit(digits: Digits, module: Any, callback: Any, *others: Any, **options: Any) -> None:
+        data = TensorDataset(*pair(digits.task.train()))
+        trainer = lightning_trainer(
+            callbacks=[callback, *others], max_epochs=2, enable_checkpointing=bool(others)
+        )
+        trainer.fit(module, DataLoader(data, batch_size=32), **options)
+
+    digits = Digits()
+    module, callback = lightning_module(), Realignment(**digits.settings())
+    for number in (1, 2):
+        digits.task = digits.stream.task(number)
+        fit(digits, module, callback)
+    digits.task = digits.stream.task(3)
+    saver = pl.callbacks.ModelCheckpoint(tmp_path, every_n_epochs=1, save_top_k=-1)
+    fit(digits, module, callback, saver)
+    first, _ = sorted(tmp_path.glob("*.ckpt"), key=lambda path: path.stat().st_mtime)
+
+    again = Digits()
+    again.task = again.stream.task(3)
+    twin, resumed = lightning_module(), Realignment(**again.settings())
+    fit(again, twin, resumed, ckpt_path=first)
+    assert equal_weights(twin, module)
+    assert same(resumed.state_dict()["buffer"], callback.state_dict()["buffer"])
+    assert [each.drifted for each in resumed.realigner.records] == [(), (), (0, 1, 2, 3)]
+
+
+def test_lightning_batches_without_labels_are_refused_and_the_module_is_left_as_it_was() -> None:
+    pytest.importorskip("lightning")
+    from driftwise.integrations.lightning import Realignment
+
+    module, callback = lightning_module(), Realignment(current=lambda: None)
+    loader: Any = DataLoader(list(torch.zeros(8, 1, 8, 8)), batch_size=4)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"batch has no labels.*got a tensor of torch.float32"):
+        lightning_trainer(callbacks=[callback], max_epochs=1).fit(module, loader)
+    assert "training_step" not in vars(module)
+
+
+WORK = """
+import os, sys, torch
+from trainer_cases import in_lightning
+
+size, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
+
+def batches(digits):
+    whole = [(x, y) for x, y in digits.batches(1) if len(y) == 32]
+    half = slice(rank * 32 // size, (rank + 1) * 32 // size)
+    return [(x[half], y[half]) for x, y in whole]
+
+strategy = {"strategy": "ddp", "devices": size} if size > 1 else {}
+_, module, callback = in_lightning(
+    epochs=1, batches=batches, use_distributed_sampler=False, **strategy
+)
+found = callback.state_dict(), module.state_dict(), callback.realigner.records[2].drifted
+if rank == 0:
+    torch.save(found, sys.argv[1])
+"""
+
+
+def test_lightnings_ddp_has_one_buffer_and_one_decision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("lightning")
+    work, one_process, two_processes = (str(tmp_path / name) for name in ("work.py", "one", "two"))
+    Path(work).write_text(WORK)
+    monkeypatch.setattr(sys, "argv", [work, one_process])
+    runpy.run_path(work)
+    launch = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone")
+    done = subprocess.run(
+        [sys.executable, *launch, work, two_processes],
+        env={**os.environ, **ENVIRONMENT, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert Path(two_processes).exists(), done.stderr  # torch may abort after the work is done
+    (one, weights, drifted), (two, others, also) = (
+        torch.load(path, weights_only=True) for path in (one_process, two_processes)
+    )
+    assert same(two["buffer"], one["buffer"])
+    assert drifted == also == (0, 1, 2, 3)
+    assert one["ledger"]["labels"] == two["ledger"]["labels"]
+    for name in weights:
+        torch.testing.assert_close(others[name], weights[name], rtol=0, atol=1e-4)
+
+
+# transformers
+
+
 def test_transformers_finds_the_drifted_classes_and_realigns() -> None:
     pytest.importorskip("transformers")
     pytest.importorskip("accelerate")
@@ -33,3 +174,50 @@ def test_transformers_finds_the_drifted_classes_and_realigns() -> None:
     assert drifted == [(), (), (0, 1, 2, 3), (), ()]
     assert callback.realigner.ledger.labels["adaptation"] == 100
     assert not model.training
+
+
+def test_transformers_goes_on_from_a_checkpoint_bit_for_bit(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    from driftwise.integrations.transformers import RealignmentCallback
+
+    def started(save: str) -> tuple[Any, Any, Any]:
+        digits = Digits(form=lambda x: {"pixel_values": x})
+        model, callback = Classifier(make_network()), RealignmentCallback(**digits.settings())
+        trainer = hf_trainer(
+            *(model, rows(digits), callback, str(tmp_path)),
+            epochs=2,
+            seed=0,
+            digits=digits,
+            save_strategy=save,
+        )
+        return trainer, model, callback
+
+    trainer, model, callback = started("epoch")
+    trainer.train()
+    first, last = sorted(tmp_path.glob("checkpoint-*"), key=lambda path: int(path.name[11:]))
+    again, twin, resumed = started("no")
+    again.train(resume_from_checkpoint=str(first))
+    assert equal_weights(twin, model)
+    assert same(resumed.realigner.state_dict()["buffer"], callback.realigner.state_dict()["buffer"])
+    (last / "realignment.pt").unlink()
+    with pytest.raises(UserError, match=r"expected in .*realignment.pt, which does not exist"):
+        started("no")[0].train(resume_from_checkpoint=str(last))
+
+
+# Avalanche, in its own environment
+
+
+@pytest.mark.skipif(
+    not (AVALANCHE / ".ready").exists(),
+    reason="Avalanche is not installed: python benchmarks/avalanche_side.py",
+)
+def test_avalanche_finds_the_drifted_classes_and_realigns() -> None:
+    work = Path(__file__).parents[2] / "benchmarks" / "trainer_avalanche.py"
+    done = subprocess.run(
+        [str(AVALANCHE / "bin" / "python"), str(work)], capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["drifted"] == [[], [], [0, 1, 2, 3], [], []]
+    assert answer["labels"]["adaptation"] == 100

@@ -58,6 +58,9 @@ def test_what_will_fit_is_said_in_complete_groups(plan: Plan) -> None:
     words = "about {} of 4 groups ({} of 8 runs) will be complete after 0.0139 h, by 1 runs that"
     assert budget.forecast(tree, lambda _: False, 1).startswith(words.format(2, 4))
     assert budget.forecast(tree, lambda _: False, 2).startswith(words.format(4, 8))
+    assert budget.forecast(tree, lambda _: False, 1).endswith(
+        "measured: method er, seed 0; method der++, seed 0"
+    )
     clock.now = 20.0
     first = {run.id for run in tree.groups[0]}
     assert budget.forecast(tree, first.__contains__, 1).startswith(words.format(2, 4))

@@ -21,7 +21,7 @@ from typing import Any
 
 import own_parts
 import pytest
-from run_tools import complaint, lasting
+from run_tools import complaint, events_of, lasting, lasting_checkpoint
 from sweep_tools import Notes, is_dead, job_of, tiny_plan, undisturbed, until
 
 from driftwise.runs.saving import Terminated
@@ -101,7 +101,10 @@ def test_runs_that_share_tasks_are_bit_equal_on_a_cluster(cluster: Any, tmp_path
     with OnRay(cluster.address) as engine:
         assert carry_out(plan.runs, tmp_path / "out", engine, Notes()).done == 2
     for run in plan.runs:
-        assert lasting(tmp_path / "out" / RUNS / run.id) == lasting(plain / RUNS / run.id)
+        ours, theirs = (folder / RUNS / run.id for folder in (tmp_path / "out", plain))
+        assert lasting(ours) == lasting(theirs)
+        assert lasting_checkpoint(ours) == lasting_checkpoint(theirs)
+        assert events_of(ours) == events_of(theirs)
     assert list((tmp_path / "out" / SHARED).iterdir()) == []
 
 

@@ -18,6 +18,7 @@ import pytest
 from run_tools import command_line, lasting
 from sweep_tools import ENVIRONMENT, TINY, is_dead, tiny_plan, undisturbed, until, write_digits
 
+import driftwise
 from driftwise.cli import sweep as sweep_command
 from driftwise.cli.main import command
 from driftwise.config import speed
@@ -184,6 +185,21 @@ def test_a_dry_run_lists_the_runs_and_writes_nothing(
     assert command(words) == 0
     assert capsys.readouterr().out.split() == [run.id for run in plan_of().runs]
     assert not out.exists()
+    assert command([*words, "--hours", "1"]) == 0
+    assert "is not known before the first runs are done" in capsys.readouterr().err
+    assert not out.exists()
+
+
+@pytest.mark.usefixtures("orders")
+def test_a_dry_run_says_what_will_fit_by_the_runs_that_are_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done, *_ = plan_of().runs
+    driftwise.run(done.config, tmp_path / "out" / RUNS / done.id)
+    words = ["sweep", str(grid_file(tmp_path)), "--out", str(tmp_path / "out"), "--dry-run"]
+    assert command([*words, "--hours", "9"]) == 0
+    count = len(plan_of().runs)
+    assert f"({count} of {count} runs) will be complete after 9 h" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

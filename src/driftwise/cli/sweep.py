@@ -256,7 +256,7 @@ def _carry_out(arguments: argparse.Namespace, plan: Plan, out: Path) -> int:
     from driftwise.reproduce.draw import draw
     from driftwise.runs.store import is_finished
     from driftwise.sweeps.budget import Budget
-    from driftwise.sweeps.perform import carry_out
+    from driftwise.sweeps.perform import carry_out, measure
     from driftwise.sweeps.plan import RUNS, chosen, write_plan
     from driftwise.sweeps.progress import Overview
     from driftwise.sweeps.shared import tree_of
@@ -266,13 +266,21 @@ def _carry_out(arguments: argparse.Namespace, plan: Plan, out: Path) -> int:
     if arguments.hours is not None and not arguments.hours > 0:
         raise UserError(f"--hours must be above 0; got {arguments.hours}")
     runs = chosen(plan, arguments.only)
+    budget = None if arguments.hours is None else Budget(3600 * arguments.hours)
     if arguments.dry_run:
         print("\n".join(run.id for run in runs))
-        ours, separate = tree_of(runs).num_tasks
+        tree = tree_of(runs)
+        ours, separate = tree.num_tasks
         print(
             f"{len(runs)} runs, {ours} tasks instead of {separate} as what runs share is run once",
             file=sys.stderr,
         )
+        if budget is not None:
+            done = [run for run in runs if is_finished(out / RUNS / run.id)]
+            measure(budget, done, out)
+            ids = {run.id for run in done}
+            slots = _workers(arguments, runs) if arguments.engine == "pool" else 1
+            print(budget.forecast(tree, ids.__contains__, slots), file=sys.stderr)
         return 0
     waiting = [run for run in runs if not is_finished(out / RUNS / run.id)]
     warnings = _load_data(waiting, plan)
@@ -286,7 +294,6 @@ def _carry_out(arguments: argparse.Namespace, plan: Plan, out: Path) -> int:
         for line in warnings:
             overview.log(f"warning: {line}")
         with _engine(arguments, runs, overview.progress) as engine:
-            budget = None if arguments.hours is None else Budget(3600 * arguments.hours)
             how: dict[str, Any] = {"retries": arguments.retries, "budget": budget}
             summary = carry_out(runs, out, engine, overview, **how)
         if summary.left:
@@ -344,14 +351,12 @@ def _sizes(config: RunConfig) -> str:
 def _engine(
     arguments: argparse.Namespace, runs: Sequence[PlannedRun], progress: Progress
 ) -> Engine:
-    from driftwise.sweeps.executors import InProcess, Pool, cores
+    from driftwise.sweeps.executors import InProcess, Pool
 
     if arguments.engine == "in-process":
         return InProcess(progress)
     if arguments.engine == "pool":
-        threads = max(run.config.threads or 1 for run in runs)
-        workers = max(1, cores() // threads) if arguments.workers is None else arguments.workers
-        return Pool(workers, progress)
+        return Pool(_workers(arguments, runs), progress)
     from driftwise.sweeps.ray_executor import OnRay
 
     return OnRay(
@@ -360,6 +365,15 @@ def _engine(
         gpus_per_run=arguments.gpus_per_run,
         retries=arguments.retries,
     )
+
+
+def _workers(arguments: argparse.Namespace, runs: Sequence[PlannedRun]) -> int:
+    """Processes of a pool."""
+    from driftwise.sweeps.executors import cores
+
+    if arguments.workers is not None:
+        return int(arguments.workers)
+    return max(1, cores() // max(run.config.threads or 1 for run in runs))
 
 
 def _refuse_unused(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:

@@ -25,7 +25,8 @@ class Realignment(Callback):
     """Each `fit` is a task: known classes are checked before it, and steps replay samples.
 
     `training_step` gets batches with samples of the replay buffer behind their own. The module's
-    `forward` must give logits. Checkpoints of the trainer carry buffer, references and ledger.
+    `forward` must give logits. Checkpoints of the trainer carry buffer, references and ledger. The
+    processes of a DDP strategy share one buffer.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -36,11 +37,7 @@ class Realignment(Callback):
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Check and adapt, unless a task is resumed."""
-        if trainer.world_size > 1:
-            raise UserError(
-                f"realignment in another trainer works in one process; got {trainer.world_size}: use "
-                "devices=1, or driftwise.DriftLoop under torchrun"
-            )
+        del trainer
         realigner = self.realigner
         realigner.network = pl_module
         if not (self._resumed and realigner.in_task):

@@ -24,7 +24,7 @@ from driftwise.errors import UserError
 from driftwise.integrations.batches import Batch, Inputs, Packing, read_all
 from driftwise.learner import evaluating
 from driftwise.loop import DriftChecks
-from driftwise.memory import ReplayBuffer
+from driftwise.memory import AnyBuffer, ReplayBuffer, ShardedBuffer
 from driftwise.metrics import Ledger
 from driftwise.models.head import encode_all
 from driftwise.part_state import PartState
@@ -48,6 +48,9 @@ class Realigner:
 
     The loop calls `begin_task`, for each batch `extend` and `offer`, and `end_task`. Network, optimiser
     and data stay its own; a step learns from the batch and a draw from the buffer (experience replay).
+
+    Under a process group of torch.distributed all processes make these calls together, each with its
+    own batches. They have one buffer and one ledger; process 0 asks for samples and labels.
     """
 
     def __init__(
@@ -57,7 +60,7 @@ class Realigner:
         current: Current,
         labels: Ask | None = None,
         reference: Current | None = None,
-        buffer: ReplayBuffer | int = 500,
+        buffer: AnyBuffer | int = 500,
         replay: int | None = None,
         detector: Any = None,
         adaptation: Adaptation | None = None,
@@ -74,15 +77,15 @@ class Realigner:
             labels: gives freshly labelled samples of a drifted class. None: those among `current`
                 are used, and are no longer monitored.
             reference: gives held-out samples of the classes just learned. None: as `current`.
-            buffer: the replay buffer, or its capacity.
-            replay: samples drawn from the buffer in a step. None: as many as the batch has.
+            buffer: the replay buffer, or its capacity; of several processes, the capacity.
+            replay: samples drawn from the buffer in a step, by all processes together. None: as many
+                as their batches have.
             detector: gives verdicts on classes. None: `detect.Combined()`.
             adaptation: what is done about drifted classes. None: `adapt.Realign()`.
             label_budget: labels that adaptation may use at most. None: no limit.
             on_check: is called with the record of each check.
             seed: what the buffer and the detector's permutations are drawn from.
         """
-        Group().refuse_several("realignment in another trainer")
         for name, given in (("current", current), ("labels", labels), ("reference", reference)):
             if given is not None and not callable(given):
                 raise UserError(
@@ -92,13 +95,13 @@ class Realigner:
         if replay is not None and replay < 1:
             raise UserError(f"replay must be at least 1 sample; got {replay}")
         self.network = network
-        self.buffer = ReplayBuffer(buffer, seed=seed) if isinstance(buffer, int) else buffer
+        self._given_buffer, self._seed = buffer, seed
+        self._join()
         self.ledger = Ledger(label_budget=label_budget)
         self.records: list[TaskRecord[None]] = []
         """one for each check"""
         self.in_task = False
         self.steps = 0
-        self._seed = seed
         self._replay = replay
         self._ask = labels
         self._sources = {"monitored": current, "reference": reference or current}
@@ -129,6 +132,21 @@ class Realigner:
         )
         self._checks = DriftChecks(monitor=self._monitor, adaptation=adaptation, ledger=self.ledger)
 
+    def _join(self) -> None:
+        """Trainers start their process group after this was made: find it, and have one buffer."""
+        self._group = group = Group()
+        given = self._given_buffer
+        if isinstance(given, int):
+            # Also in one process: only what is kept is copied from a device.
+            self.buffer: AnyBuffer = ShardedBuffer(given, seed=self._seed, group=group)
+        elif isinstance(given, ReplayBuffer) and group.size > 1:
+            raise UserError(
+                f"{group.size} processes need one buffer together: give its capacity, "
+                f"buffer={given.capacity}; got a ReplayBuffer"
+            )
+        else:
+            self.buffer = given
+
     @property
     def known_classes(self) -> tuple[int, ...]:
         """The classes that are checked, in the order in which they came."""
@@ -138,6 +156,8 @@ class Realigner:
         """Check the known classes, and adapt to those that have drifted; a task under way ends."""
         if self.in_task:
             self.end_task()
+        if not self._task:
+            self._join()
         self._task += 1
         self.in_task = True
         self._came, self._renewed = {}, ()
@@ -168,7 +188,8 @@ class Realigner:
         came = Batch.read(batch)
         if not len(self.buffer):
             return batch
-        drawn = self.buffer.sample(len(came) if self._replay is None else self._replay).samples
+        wanted = self._replay or int(self._group.gather(torch.tensor([len(came)])).sum())
+        drawn = self.buffer.sample(wanted).samples
         replayed = Batch(inputs=self._packing.unpack(drawn.images), labels=drawn.labels)
         self._packing.check(came)
         return came.joined(replayed).written(batch)
@@ -182,9 +203,10 @@ class Realigner:
         self.buffer.offer(samples)
         self.steps += 1
         self.ledger.add_step()
+        labels = self._group.gather(samples.labels)
         if not repeated:
-            self.ledger.book_labels("stream", len(samples))
-        for label in sorted(set(samples.labels.tolist())):
+            self.ledger.book_labels("stream", len(labels))
+        for label in sorted(set(labels.tolist())):
             self._came[label] = None
 
     def end_task(self) -> None:
@@ -212,7 +234,10 @@ class Realigner:
         with evaluating(network), torch.no_grad(), draws:
             parts = [part.to(device) for part in torch.split(images, _AT_ONCE)]
             encoding = encode_all(network, parts)
-        return Encoding(logits=encoding.logits.cpu(), features=encoding.features.cpu())
+        # Batch-norm statistics may differ between processes: all decide by those of process 0.
+        here = slice(None) if self._group.rank == 0 else slice(0)
+        columns = {"logits": encoding.logits[here], "features": encoding.features[here]}
+        return Encoding(**self._group.gather_columns(columns))
 
     def _network(self) -> _TakesPacked:
         if self.network is None:
@@ -224,9 +249,23 @@ class Realigner:
     def _read(self, which: str) -> Samples:
         """What the user gives as monitored or reference samples, without those trained on."""
         what = f"what {'current' if which == 'monitored' else which} returns"
-        samples = self._packing.pack(read_all(self._sources[which](), what))
+        samples = self._once(lambda: self._packing.pack(read_all(self._sources[which](), what)))
         used = torch.tensor(sorted(self._used), dtype=torch.int64)
         return samples[~torch.isin(samples.ids, used)]
+
+    def _once(self, ask: Callable[[], Samples]) -> Samples:
+        """What process 0 is given, in every process."""
+        if self._group.size == 1:
+            return ask()
+        samples, problem = self._packing.empty(), ""
+        if self._group.rank == 0:
+            try:
+                samples = ask()
+            except UserError as error:
+                problem = str(error)
+        if problem := self._group.texts(problem)[0]:
+            raise UserError(problem)
+        return Samples(**self._group.gather_columns(vars(samples)))
 
     def _context(self, task: _Task) -> AdaptationContext:
         return AdaptationContext(
@@ -265,7 +304,8 @@ class Realigner:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state_dict`."""
+        """Continue from `state_dict`, with any number of processes."""
+        self._join()
         self.buffer.load_state_dict(state["buffer"])
         self._monitor.load_state_dict(state["monitor"])
         self._adaptation_state.load_state_dict(state["adaptation"])
@@ -365,17 +405,16 @@ class _Labels:
             owner._used.update(fresh.ids.tolist())
             return fresh
         wanted = owner.ledger.allowance(owner.buffer.slots_of(label) if count is None else count)
-        fresh = self._answered(label, wanted)
+        fresh = owner._once(lambda: self._answered(label, wanted))
         owner.ledger.book_labels("adaptation", len(fresh))
         return fresh
 
     def _answered(self, label: int, wanted: int) -> Samples:
         owner = self.owner
         assert owner._ask is not None
-        none = owner.buffer.samples_of(label)[:0]
         answer = owner._ask(label, wanted) if wanted else None
         if answer is None or not len(answer):
-            return none
+            return owner._packing.empty()
         first = next(iter(answer.values())) if isinstance(answer, Mapping) else answer
         count = len(first) if isinstance(first, Tensor) else 0
         asked = f"what labels({label}, {wanted}) returns"

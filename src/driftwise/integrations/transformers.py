@@ -43,10 +43,10 @@ class RealignmentCallback(TrainerCallback):
         """Check and adapt, unless training is resumed."""
         del control
         model = kwargs["model"]
-        if args.world_size > 1 or args.n_gpu > 1:
+        if args.n_gpu > 1:
             raise UserError(
-                "realignment in another trainer works in one process and on one device; got "
-                f"{max(args.world_size, args.n_gpu)}: use driftwise.DriftLoop under torchrun"
+                f"realignment needs a process for each device; got {args.n_gpu} devices in one: start "
+                f"training with torchrun --nproc-per-node {args.n_gpu}"
             )
         self.realigner.network = model
         if state.global_step:
@@ -95,7 +95,9 @@ class RealignmentCallback(TrainerCallback):
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Save everything that changes into the checkpoint's folder."""
         del control, kwargs
-        torch.save(self.realigner.state_dict(), _folder(args, state) / FILE)
+        everything = self.realigner.state_dict()  # all processes give what they have
+        if state.is_world_process_zero:
+            torch.save(everything, _folder(args, state) / FILE)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """The task's classes are learned."""

@@ -142,8 +142,8 @@ class ShardedBuffer:
     def samples_of(self, label: int) -> Samples:
         """The samples of one class, in slot order; the same in every process."""
         found = self._index.samples_of(label)
-        if not len(found):
-            return found
+        if not len(found):  # as all processes know
+            return _stored(found, self._values.read(found.labels)).samples
         return _stored(found, self._gathered(found.images)).samples
 
     def widen(self, width: int) -> None:

@@ -76,7 +76,7 @@ def summary(setting: Setting) -> str:
     return ". ".join(filter(None, [*sentences, setting.not_adapted])) + "."
 
 
-def share_interval(part: int, whole: int) -> tuple[float, float]:
+def share_interval(part: float, whole: float) -> tuple[float, float]:
     """Wilson's 95 % interval for a share of independent trials.
 
     >>> [round(end, 3) for end in share_interval(1, 20)]

@@ -42,6 +42,10 @@ class Beside:
     @property
     def groups(self) -> list[Mapping[str, TableCell]]:
         """Cells that differ in their adaptation alone and have drift, where all strategies are done."""
+        return self.groups_with(*STRATEGIES)
+
+    def groups_with(self, *strategies: str) -> list[Mapping[str, TableCell]]:
+        """Such cells, where these strategies are done."""
         places = grouped(
             (cell for cell in self.cells if cell.place.get("num_drifts") and cell.faa is not None),
             lambda cell: tuple(
@@ -49,7 +53,7 @@ class Beside:
             ),
         )
         found = [{str(c.place["adaptation"]): c for c in cells} for cells in places.values()]
-        return [group for group in found if set(STRATEGIES) <= group.keys()]
+        return [group for group in found if set(strategies) <= group.keys()]
 
     def same_order(self, *strategies: str) -> tuple[int, int]:
         """In how many of all groups the strategies end in the published order."""
@@ -60,10 +64,14 @@ class Beside:
             kept += all((a[0] < b[0]) == (a[1] < b[1]) for a, b in combinations(pairs, 2))
         return kept, len(self.groups)
 
+    def of_method(self, method: str) -> Beside:
+        """The cells of one method."""
+        return Beside(cells=[cell for cell in self.cells if cell.place.get("method") == method])
+
     def recovery(self, adaptation: str = "amr") -> list[tuple[float, float]]:
-        """What an adaptation gains above vanilla in each group: (published, here), in points."""
+        """What an adaptation gains above vanilla in each group of both: (published, here), in points."""
         gains = []
-        for group in self.groups:
+        for group in self.groups_with("vanilla", adaptation):
             ours, plain = group[adaptation], group["vanilla"]
             if ours.published is None or plain.published is None:
                 continue

@@ -33,9 +33,10 @@ OF_A_MACHINE = ("data", "device", "threads", "keep_features")
 
 TUNED = (
     *("data_identity", "max_per_class", "num_tasks", "class_order", "tasks", "domains"),
-    "first_domain",
+    *("first_domain", "scope", "recurring_in_training"),
     *("permutation_unit", "channels", "epochs", "batch_size", "minibatch_size", "lr"),
     *("scheduler", "lr_milestones", "options.benchmark", "options.method", "options.backbone"),
+    *("encoder", "reference"),
 )
 """Config keys that presets and scales choose by benchmark, network, method and buffer: runs that
 share these four must agree in them, others need not."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from driftwise.report.words import plural, share_interval
 from driftwise.reproduce import published
 from driftwise.reproduce.evidence import (
     HOLDS,
+    MOST_SEEDS,
     NOT_MEASURED,
     UNDECIDED,
     Differences,
@@ -186,7 +187,7 @@ def small_buffers_suffice(known: Evidence) -> Finding | None:
             f"{benchmark}: amr at or below vanilla in {behind} of "
             f"{plural(len(here.cells), 'cell')}, {_points(here)}"
             + (_seeds(here) if known.origin else "")
-            + (_to_decide(known, here, MARGIN) if verdicts[-1] == UNDECIDED else "")
+            + (_to_decide(known, [here], MARGIN) if verdicts[-1] == UNDECIDED else "")
         )
     origin = f"; {known.origin}" if known.origin else ""
     return Finding("; ".join(parts) + found.left_out + origin, all_of(*verdicts))
@@ -204,7 +205,7 @@ def any_backbone(known: Evidence) -> Finding | None:
     if verdict == HOLDS and min(means.values()) < -MARGIN:
         verdict = UNDECIDED
     text = f"amr - fr: {each}; all: {_points(found)}{_source(known, found)}"
-    more = _to_decide(known, found, -MARGIN) if verdict == UNDECIDED else ""
+    more = _to_decide(known, [found], -MARGIN) if verdict == UNDECIDED else ""
     return Finding(text + more, verdict)
 
 
@@ -216,15 +217,28 @@ def is_natural(done: Done) -> bool:
 
 
 def natural_drifts(known: Evidence) -> Finding | None:
-    """Fractions of the naturally drifted classes that two detectors found at once.
+    """Fractions of the naturally drifted classes that two detectors found at once, by benchmark.
 
     Methods and adaptations see the same images, so one of them counts; of a class that drifts
     several times, its first drift.
     """
+    by_benchmark = grouped(known.done, lambda done: done.where.benchmark)
+    found = [each for runs in by_benchmark.values() if (each := _found_by_both(runs))]
+    if not found:
+        return None
+    text = "; ".join(each.text for each in found)
+    return Finding(
+        f"each class once a seed, at its first drift: {text}; {known.plain_origin}",
+        all_of(*(each.verdict for each in found)),
+    )
+
+
+def _found_by_both(done: list[Done]) -> Finding | None:
+    """On one benchmark; None as long as no seed has both detectors."""
     runs: dict[tuple[str, Where], dict[str, dict[int, Run]]] = {}
-    for done in known.done:
-        by_detector = runs.setdefault((done.adaptation, done.where), {"ks": {}, "mmd": {}})
-        by_detector[done.run.detector][done.seed] = done.run
+    for each in done:
+        by_detector = runs.setdefault((each.adaptation, each.where), {"ks": {}, "mmd": {}})
+        by_detector[each.run.detector][each.seed] = each.run
     seeds = {place: sorted(r["ks"].keys() & r["mmd"].keys()) for place, r in runs.items()}
     place = min(seeds, key=lambda p: (-len(seeds[p]), p[0] != "vanilla", p[1].method != "er", p))
     if not seeds[place]:
@@ -238,11 +252,24 @@ def natural_drifts(known: Evidence) -> Finding | None:
         words.append(f"{name} {found} of {of} ({found / of:.0%}; {low:.0%} to {high:.0%})")
     adaptation, where = place
     text = (
-        f"each class once a seed, at its first drift: {', '.join(words)}; {where.benchmark}, "
-        f"{where.method} with {adaptation}; {plural(len(seeds[place]), 'seed')}; "
-        f"{known.plain_origin}"
+        f"{', '.join(words)} on {where.benchmark}, {where.method} with {adaptation}; "
+        f"{plural(len(seeds[place]), 'seed')}"
     )
-    return Finding(text, all_of(intervals[0].below(HALF), intervals[1].at_least(NEARLY_ALL)))
+    verdict = all_of(intervals[0].below(HALF), intervals[1].at_least(NEARLY_ALL))
+    if verdict == UNDECIDED:
+        sides = zip(intervals, (HALF, NEARLY_ALL), strict=True)
+        needed = [_seeds_for(share.mean, of / len(seeds[place]), limit) for share, limit in sides]
+        text += _in_seeds(max(needed) if all(needed) else 0)
+    return Finding(text, verdict)
+
+
+def _seeds_for(share: float, per_seed: float, threshold: float) -> int:
+    """With how many seeds a fraction that stays would lie beside a threshold; 0: with no number."""
+    for seeds in range(1, MOST_SEEDS + 1):
+        low, high = share_interval(share * per_seed * seeds, per_seed * seeds)
+        if low >= threshold or high < threshold:
+            return seeds
+    return 0
 
 
 def _first_drifts(run: Run) -> tuple[int, int]:
@@ -277,8 +304,12 @@ def transforms(known: Evidence) -> Finding | None:
     ]
     each = "; ".join(f"{name} {_points(found)}" for name, found in lost.items())
     counts = {count for found in lost.values() for count in found.num_seeds}
-    text = f"lost by vanilla at severity {HIGHEST}: {each}; {_seed_count(counts)}"
-    return Finding(f"{text}; {known.plain_origin}", all_of(*verdicts))
+    text = f"lost by vanilla at severity {HIGHEST}: {each}; {_seed_count(counts)}; {known.plain_origin}"
+    verdict = all_of(*verdicts)
+    if verdict == UNDECIDED:
+        pairs = zip(lost.values(), verdicts, strict=True)
+        text += _to_decide(known, [found for found, each in pairs if each == UNDECIDED], MARGIN)
+    return Finding(text, verdict)
 
 
 def _losses(known: Evidence) -> Mapping[str, SeedValues]:
@@ -329,7 +360,7 @@ def own_concepts(known: Evidence) -> Finding | None:
         f"amr - fr with concepts of their own: {_points(own)}; with a shared one: "
         f"{_points(shared)}; own - shared: {_points(found)}"
     )
-    return Finding(text + _source(known, found), found.interval.at_least(-MARGIN))
+    return _decided(text, known, found, -MARGIN)
 
 
 def is_of_detector_errors(done: Done) -> bool:
@@ -354,8 +385,11 @@ def detector_errors(known: Evidence) -> Finding | None:
         f"amr's accuracy per lost TPR (from all drifts found to none): {_points(misses)}; per FPR "
         f"(from no false alarm to all): {_points(alarms)}, and {requests.interval.mean:+.0f} labels"
     )
-    verdict = all_of(misses.interval.below(-MARGIN), alarms.interval.at_least(-MARGIN))
-    return Finding(text + _source(known, misses), verdict)
+    sides = (misses.interval.below(-MARGIN), misses), (alarms.interval.at_least(-MARGIN), alarms)
+    verdict = all_of(*(each for each, _ in sides))
+    open_ones = [found for each, found in sides if each == UNDECIDED]
+    more = _to_decide(known, open_ones, -MARGIN) if verdict == UNDECIDED else ""
+    return Finding(text + _source(known, misses) + more, verdict)
 
 
 def _slopes(runs: list[Done]) -> tuple[float, float, float] | None:
@@ -383,20 +417,25 @@ def _rate(done: Done, name: str) -> float:
 def _decided(text: str, known: Evidence, found: Differences, threshold: float) -> Finding:
     """The finding that differences are at least a threshold, or what it takes to know."""
     verdict = found.interval.at_least(threshold)
-    more = _to_decide(known, found, threshold) if verdict == UNDECIDED else ""
+    more = _to_decide(known, [found], threshold) if verdict == UNDECIDED else ""
     return Finding(text + _source(known, found) + more, verdict)
 
 
-def _to_decide(known: Evidence, found: Differences, threshold: float) -> str:
-    """How many seeds would decide; nothing of published means."""
+def _to_decide(known: Evidence, undecided: Sequence[Differences], threshold: float) -> str:
+    """How many seeds would decide all of them; nothing of published means."""
     if not known.origin:
         return ""
-    seeds = found.seeds_to_decide(threshold)
-    if seeds is None:
+    needed = [found.seeds_to_decide(threshold) for found in undecided]
+    counts = [count for count in needed if count is not None]
+    if len(counts) < len(needed):
         return "; a second seed would show how many are needed"
-    if not seeds:
+    return _in_seeds(max(counts) if all(counts) else 0)
+
+
+def _in_seeds(count: int) -> str:
+    if not count:
         return "; more seeds alone would not decide it"
-    return f"; about {seeds} seeds would decide it"
+    return f"; about {count} seeds would decide it"
 
 
 def _idle(known: Evidence, found: Differences) -> Finding | None:

@@ -1,14 +1,15 @@
 """All methods, adaptations and detectors of a folder of sweeps, ranked by accuracy, labels and compute.
 
 An entry is a method with an adaptation and a detector. Its cells are the benchmarks, buffers and
-numbers of drifts of the paper's tables. Entries that have all cells are ranked; others follow.
+numbers of drifts of the paper's tables. Entries are compared over the same cells alone: those that
+most entries share, on each benchmark and over several. An entry without all of them follows unranked.
 """
 
 from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,12 +18,10 @@ from driftwise.report.sweeps import Sweep
 from driftwise.report.table import MISSING, Head, Item, Table
 from driftwise.reproduce.evidence import Done, Interval, Pool, interval_of, pools
 from driftwise.reproduce.places import grouped
+from driftwise.sweeps.scale import SCALES
 
 DETECTION = ("detector", "encoder", "reference", "options.detector")
 """config keys in which entries may differ"""
-
-USUAL = ("combined", "learner", "held-out")
-"""the detection of everything that is reproduced; entries with another one name it"""
 
 FLOOR = "vanilla"
 
@@ -55,22 +54,78 @@ class Standing:
     """of training, detection and adaptation, per run; None: not counted"""
 
 
-def standings(sweeps: Sequence[Sweep]) -> tuple[list[Standing], Pool]:
-    """Every entry at the largest scale there is, the most accurate first, and what was compared."""
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Entries over the cells that they share."""
+
+    name: str
+    """a benchmark, or several"""
+    cells: frozenset[CellName]
+    ranked: Sequence[Standing]
+    """that have all cells, the most accurate first"""
+    others: Sequence[Standing]
+    """that lack some, over those that they have"""
+
+
+def comparisons(sweeps: Sequence[Sweep]) -> tuple[list[Comparison], Pool]:
+    """Entries at the largest scale there is, over several benchmarks and on each; and their runs."""
     found = pools(sweeps, _counts, varied=(*DETECTION, "code_identity"))
     if not found:
         raise UserError("there is no finished run with drift yet; reproduce a table first")
     pool = found[0]
+    names = sorted({done.where.benchmark for done in pool.done})
+    made = [
+        _comparison(name, [done for done in pool.done if done.where.benchmark == name], pool.scale)
+        for name in names
+    ]
+    whole = _comparison("", pool.done, pool.scale, several=True) if len(names) > 1 else None
+    return ([whole] if whole and len(whole.ranked) > 1 else []) + made, pool
+
+
+def _comparison(
+    name: str, members: Sequence[Done], scale: str, *, several: bool = False
+) -> Comparison:
+    """Of runs, over the cells that most of their entries share; `several`: of several benchmarks."""
     by_entry = grouped(
-        pool.done, lambda done: (done.where.method, done.adaptation, _detection(done))
+        members, lambda done: (done.where.method, done.adaptation, _detection(done, scale))
     )
     floor: defaultdict[tuple[str, CellName], dict[int, float]] = defaultdict(dict)
-    for done in pool.done:
+    for done in members:
         if done.adaptation == FLOOR and done.run.faa is not None:
             floor[done.where.method, _cell(done)][done.seed] = done.run.faa
-    made = [_standing(entry, members, floor) for entry, members in by_entry.items()]
-    most = max(len(each.cells) for each in made)
-    return sorted(made, key=lambda each: (len(each.cells) < most, -each.faa.mean)), pool
+    cells = shared_cells(
+        [frozenset(map(_cell, runs)) for runs in by_entry.values()],
+        at_least=2 if several else 1,
+    )
+    made = [
+        _standing(entry, here, floor)
+        for entry, runs in by_entry.items()
+        if (here := [done for done in runs if _cell(done) in cells])
+    ]
+    made.sort(key=lambda each: -each.faa.mean)
+    return Comparison(
+        name=", ".join(sorted({cell.benchmark for cell in cells})) if several else name,
+        cells=cells,
+        ranked=[each for each in made if each.cells == cells],
+        others=[] if several else [each for each in made if each.cells != cells],
+    )
+
+
+def shared_cells(
+    entries: Collection[frozenset[CellName]], *, at_least: int = 1
+) -> frozenset[CellName]:
+    """The cells over which most can be compared: entries that have them all, times cells.
+
+    Args:
+        entries: the cells of each entry.
+        at_least: of how many benchmarks; empty if no entry has so many.
+    """
+    wide = {cells for cells in entries if len({cell.benchmark for cell in cells}) >= at_least}
+    return max(
+        wide,
+        key=lambda cells: (len(cells) * sum(cells <= other for other in entries), len(cells)),
+        default=frozenset(),
+    )
 
 
 def _counts(done: Done) -> bool:
@@ -81,12 +136,14 @@ def _cell(done: Done) -> CellName:
     return CellName(done.where.benchmark, done.where.buffer_size, done.where.num_drifts)
 
 
-def _detection(done: Done) -> str:
+def _detection(done: Done, scale: str) -> str:
     """The detector, with what it reads where that is not usual."""
     if done.adaptation == FLOOR:
         return ""  # nothing depends on it
-    named = tuple(str(done.setting(key)) for key in DETECTION[:3])
-    return "" if named == USUAL else named[0] if named[0] == "oracle" else ", ".join(named)
+    named = {key: str(done.setting(key)) for key in DETECTION[:3]}
+    if scale in SCALES and named == SCALES[scale].detection_of(done.where.benchmark):
+        return ""
+    return named["detector"] if named["detector"] == "oracle" else ", ".join(named.values())
 
 
 def _standing(
@@ -158,40 +215,14 @@ def undominated(entries: Sequence[Standing]) -> list[Standing]:
 
 
 def board(sweeps: Sequence[Sweep]) -> Table:
-    """The leaderboard."""
-    entries, pool = standings(sweeps)
-    most = len(entries[0].cells)
-    ranked = [entry for entry in entries if len(entry.cells) == most]
-    ranks = {
-        name: sorted(ranked, key=key)
-        for name, key in {
-            "labels": lambda entry: entry.labels,
-            "flops": lambda entry: entry.flops or 0.0,
-        }.items()
-    }
-    best = undominated(ranked)
-    rows = []
-    for number, entry in enumerate(entries, 1):
-        is_ranked = entry in ranked
-        places = [ranks[name].index(entry) + 1 if is_ranked else None for name in ranks]
-        rows.append(
-            [
-                Item(str(number) if is_ranked else MISSING, number if is_ranked else None),
-                Item(entry.method),
-                Item(entry.adaptation),
-                Item(entry.detection or MISSING),
-                Item(_interval(entry.faa, "{:.1f}"), entry.faa.mean),
-                Item(MISSING if entry.gain is None else _interval(entry.gain, "{:+.1f}")),
-                Item(f"{entry.labels:,.0f}", entry.labels),
-                *(Item(MISSING if p is None else str(p), p) for p in places[:1]),
-                Item(MISSING if entry.flops is None else f"{entry.flops / 1e12:.2f}", entry.flops),
-                *(Item(MISSING if p is None else str(p), p) for p in places[1:]),
-                Item("yes" if entry in best else ""),
-                Item(f"{len(entry.cells)} of {most}"),
-                Item(str(entry.num_seeds), entry.num_seeds),
-            ]
-        )
-    names = ("method", "adaptation", "detector")
+    """The leaderboard: one comparison below the other."""
+    found, pool = comparisons(sweeps)
+    rows: list[list[Item]] = []
+    breaks = set()
+    for each in found:
+        breaks |= {len(rows), len(rows) + len(each.ranked)}
+        rows += _rows(each)
+    names = ("benchmark", "method", "adaptation", "detector")
     heads = [
         Head(title="rank"),
         *(Head(title=name, is_name=True) for name in names),
@@ -207,18 +238,51 @@ def board(sweeps: Sequence[Sweep]) -> Table:
         Head(title="cells"),
         Head(title="seeds"),
     ]
-    benchmarks = ", ".join(sorted({cell.benchmark for cell in entries[0].cells}))
     return Table(
         title=f"Leaderboard, {pool.origin}",
-        about=(f"Benchmarks: {benchmarks}; every cell has drift.",),
+        about=("Every cell has drift.",),
         heads=heads,
         rows=rows,
-        breaks={len(ranked)} if len(ranked) < len(entries) else set(),
+        breaks=breaks - {0, len(rows)},
         notes=(
-            "Entries with all cells are ranked by accuracy; the others follow. Detection is by three "
-            "tests on the learner against held-out samples, unless it is named.",
+            "Entries are ranked by accuracy over the cells that most of them share: on each benchmark, "
+            "and over several if at least two entries have cells there. An entry without all of these "
+            "cells is not ranked, and its numbers are over those that it has. Detection is that of "
+            "the tables, unless it is named.",
         ),
     )
+
+
+def _rows(found: Comparison) -> list[list[Item]]:
+    by_labels = sorted(entry.labels for entry in found.ranked)
+    by_flops = sorted(entry.flops or 0.0 for entry in found.ranked)
+    best = undominated(found.ranked)
+    rows = []
+    for number, entry in enumerate((*found.ranked, *found.others), 1):
+        is_ranked = number <= len(found.ranked)
+
+        def rank(place: int, *, shown: bool = is_ranked) -> Item:
+            return Item(str(place), place) if shown else Item(MISSING)
+
+        rows.append(
+            [
+                rank(number),
+                Item(found.name),
+                Item(entry.method),
+                Item(entry.adaptation),
+                Item(entry.detection or MISSING),
+                Item(_interval(entry.faa, "{:.1f}"), entry.faa.mean),
+                Item(MISSING if entry.gain is None else _interval(entry.gain, "{:+.1f}")),
+                Item(f"{entry.labels:,.0f}", entry.labels),
+                rank(1 + sum(other < entry.labels for other in by_labels)),
+                Item(MISSING if entry.flops is None else f"{entry.flops / 1e12:.2f}", entry.flops),
+                rank(1 + sum(other < (entry.flops or 0.0) for other in by_flops)),
+                Item("yes" if entry in best else ""),
+                Item(f"{len(entry.cells)} of {len(found.cells)}"),
+                Item(str(entry.num_seeds), entry.num_seeds),
+            ]
+        )
+    return rows
 
 
 def _interval(value: Interval, form: str) -> str:

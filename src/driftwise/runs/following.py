@@ -14,6 +14,7 @@ from typing import Any
 from driftwise.drift_loop import DriftLoop
 from driftwise.errors import UserError
 from driftwise.runs import checkpoint
+from driftwise.runs.store import trail_file
 
 FORMAT = 1
 
@@ -25,7 +26,7 @@ def leave(trail: Path, task: int, loop: DriftLoop) -> None:
     training = {"steps": costs["steps"]}
     training |= {kind: costs[kind]["train"] for kind in ("seconds", "flops")}
     state = {"learner": loop.learner.state_dict(), "training": training}
-    checkpoint.write(_file(trail, task), state, format=FORMAT)
+    checkpoint.write(trail_file(trail, task), state, format=FORMAT)
 
 
 def follow(loop: DriftLoop, trail: Path, *, after: int) -> Trained | None:
@@ -33,16 +34,12 @@ def follow(loop: DriftLoop, trail: Path, *, after: int) -> Trained | None:
     tasks = range(after + 1, loop.stream.schedule.num_tasks + 1)
     try:
         for task in tasks:
-            checkpoint.read(_file(trail, task), format=FORMAT)
+            checkpoint.read(trail_file(trail, task), format=FORMAT)
     except UserError:
         return None
     trained = Trained(loop, trail, after)
     loop.handler = replace(loop.handler, learner=trained)
     return trained
-
-
-def _file(trail: Path, task: int) -> Path:
-    return trail / f"task-{task}.safetensors"
 
 
 class Trained:
@@ -64,7 +61,7 @@ class Trained:
     def end_task(self) -> None:
         """Take over what was learned."""
         self._task += 1
-        state = checkpoint.read(_file(self._trail, self._task), format=FORMAT)
+        state = checkpoint.read(trail_file(self._trail, self._task), format=FORMAT)
         self._loop.learner.load_state_dict(state["learner"])
         self._costs = state["training"]
 

@@ -428,6 +428,11 @@ def is_begun(path: Path) -> bool:
     return any((path / name).exists() for name in (CHECKPOINT, PREVIOUS))
 
 
+def trail_file(trail: Path, task: int) -> Path:
+    """What was learned up to the end of a task, in a folder that other runs follow."""
+    return trail / f"task-{task}.safetensors"
+
+
 def shared_tasks(path: Path) -> int | None:
     """How many tasks of a folder's run others can go on from; None: it is not complete."""
     try:

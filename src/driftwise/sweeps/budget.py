@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from driftwise.config.schema import RunConfig
 from driftwise.sweeps.shared import Tree, tasks_of
 
+MOST_NAMES = 6
+"""of groups in a sentence"""
+
 
 class Budget:
     """Seconds until a sweep has to end, and the seconds that tasks of its runs have taken."""
@@ -44,7 +47,7 @@ class Budget:
         return (self.estimate(config, tasks) or 0.0) <= self.left
 
     def forecast(self, tree: Tree, done: Callable[[str], bool], slots: int) -> str:
-        """In a sentence, how much of what is left will be done in time."""
+        """In a sentence, how much of what is left will be done in time, and which groups."""
         hours = f"{self.seconds / 3600:.3g} h"
         needed, groups, runs = 0.0, 0, 0
         for group in tree.groups:
@@ -57,10 +60,32 @@ class Budget:
                 break
             groups, runs = groups + 1, runs + len(group)
         whole = len(tree.groups)
+        names = [name for name in group_names(tree)[:groups] if name]
+        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
         return (
             f"about {groups} of {whole} groups ({runs} of {len(tree.runs)} runs) will be complete "
             f"after {hours}, by {self.num_measured} runs that were measured"
+            + (f": {'; '.join(names[:MOST_NAMES])}{more}" if names else "")
         )
+
+
+def group_names(tree: Tree) -> list[str]:
+    """What each group has to itself: settings that differ between groups and not within one."""
+    places = [
+        {
+            key: value
+            for key, value in group[0].place.items()
+            if all(run.place.get(key) == value for run in group)
+        }
+        for group in tree.groups
+    ]
+    common = set.intersection(*(set(place) for place in places))
+    varying = [
+        key for key in places[0] if key in common and len({place[key] for place in places}) > 1
+    ]
+    return [
+        ", ".join(f"{key.replace('_', ' ')} {place[key]}" for key in varying) for place in places
+    ]
 
 
 def own_tasks(tree: Tree, run_id: str, config: RunConfig) -> int:

@@ -12,7 +12,7 @@ import shutil
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,12 +26,13 @@ from driftwise.runs.store import (
     read_result,
     remove_shared,
     shared_tasks,
+    trail_file,
 )
 from driftwise.sweeps.budget import Budget, own_tasks
 from driftwise.sweeps.executors import Engine
 from driftwise.sweeps.job import Job, Outcome, is_damaged, not_planned
 from driftwise.sweeps.plan import FAILURES, RUNS, SHARED, PlannedRun
-from driftwise.sweeps.shared import tasks_of, tree_of
+from driftwise.sweeps.shared import Tree, tasks_of, tree_of
 
 POLL = 1.0
 """seconds between checks of runs that another process has"""
@@ -88,6 +89,14 @@ def carry_out(
     return _Sweep(runs, out.resolve(), engine, listener, retries, budget).run()
 
 
+def measure(budget: Budget, done: Sequence[PlannedRun], out: Path) -> None:
+    """Note how long finished runs of a folder took; one that cannot be read does not count."""
+    for run in done:
+        with contextlib.suppress(UserError, TypeError):
+            seconds = read_result(out / RUNS / run.id).get("seconds") or {}
+            budget.add(run.config, tasks_of(run.config), sum(seconds.values()))
+
+
 class _Sweep:
     """The runs of one call by state: waiting, under way, elsewhere, done, failed."""
 
@@ -112,6 +121,7 @@ class _Sweep:
         self._elsewhere: dict[str, float] = {}
         self._failed: dict[str, str] = {}
         self._waiting = deque(self._unfinished())
+        self._tree = self._with_leaders_to_come()
         self._unused: set[str] = set()
         """shared tasks that are not run: runs that would go on from them begin at their first task"""
         for shared in self._tree.shared.values():
@@ -161,11 +171,8 @@ class _Sweep:
         if self._budget is None:
             return
         waiting = {*self._waiting}
-        for run_id, run in self._runs.items():
-            if run_id not in waiting:
-                with contextlib.suppress(UserError, TypeError):
-                    seconds = read_result(self._folder(run_id)).get("seconds") or {}
-                    self._budget.add(run.config, tasks_of(run.config), sum(seconds.values()))
+        done = [run for run_id, run in self._runs.items() if run_id not in waiting]
+        measure(self._budget, done, self._out)
         self._report_forecast()
 
     def _report_forecast(self) -> None:
@@ -222,6 +229,29 @@ class _Sweep:
             self._under_way.add(run_id)
             self._listener.started(run_id)
             self._engine.submit(self._job(run_id))
+
+    def _with_leaders_to_come(self) -> Tree:
+        """The tree, where a run that has left nothing to take over is not followed.
+
+        A leader that another sweep has finished leaves no trail: one of those that wait leads then.
+        """
+        leader_of = dict(self._tree.leader_of)
+        for leader in dict.fromkeys(leader_of.values()):
+            last = trail_file(self._trail(leader), tasks_of(self._runs[leader].config))
+            if leader in self._waiting or last.exists():
+                continue
+            alike = [
+                name
+                for name in self._followers(leader)
+                if name in self._waiting and not is_begun(self._folder(name))
+            ]
+            if alike:
+                shared, parents = self._tree.shared, self._tree.parent_of
+                lasts = {n: shared[parents[n]].until if n in parents else 0 for n in alike}
+                leads = max(alike, key=lambda name: lasts[name])
+                leader_of |= dict.fromkeys(alike, leads)
+                del leader_of[leads]
+        return replace(self._tree, leader_of=leader_of)
 
     def _waits_for_leader(self, run_id: str) -> bool:
         """Whether a run that is trained for this one is still to come."""
