@@ -7,9 +7,12 @@ import re
 import socket
 from pathlib import Path
 
+import gallery
 import pytest
 import tutorials
-from pages import EXECUTED, python_blocks
+from pages import EXECUTED, executes, python_blocks
+
+from driftwise import plot
 
 PAGES = tutorials.pages()
 for page in PAGES:
@@ -46,7 +49,9 @@ def test_a_tutorial_prints_what_its_page_shows(page: Path, monkeypatch: pytest.M
     if "serve" in page.read_text():
         pytest.importorskip("uvicorn")
     monkeypatch.setenv("COLUMNS", "100")
-    text = page.read_text().replace("8765", str(free_port()))
+    # Worker processes take seconds to start; tests/sweeps has them.
+    text = page.read_text().replace("--workers 2", "--engine in-process")
+    text = text.replace("8765", str(free_port()))
     cells = tutorials.cells_of(text)
     assert "".join(cell.as_page() for cell in cells) == text
     with tutorials.empty_folder() as folder:
@@ -67,6 +72,19 @@ def test_a_notebook_is_made_from_its_page(page: Path) -> None:
     content = json.loads(written)
     assert content["nbformat"] == 4
     assert len({cell["id"] for cell in content["cells"]}) == len(content["cells"])
+
+
+@executes("docs/gallery.md", *(f"plot.{name}(" for name in gallery.kinds()))
+def test_every_figure_of_the_gallery_is_drawn_by_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tutorials.empty_folder() as folder:
+        gallery.prepare(epochs=1)
+        names: dict[str, object] = {}
+        for block in gallery.blocks():
+            exec(block, names)
+        for name in gallery.images():
+            assert (folder / name).is_file() or name == "sweep.png", name
+            assert (gallery.IMAGES / name).is_file(), name
+    assert {*gallery.kinds(), "radar"} >= {*plot.KINDS, "drift", "sweep"}
 
 
 def test_outputs_that_differ_are_noticed() -> None:
