@@ -301,7 +301,7 @@ def measure(name: str, arm: str, fresh: int, seed: int, *, commit: str) -> Outco
         fresh=fresh,
         seed=seed,
         faa=round(float(np.mean(by_task)), 3),
-        accuracy=round(float(np.mean([_of_samples(each) for each in records[1:]])), 3),
+        accuracy=round(float(np.mean([accuracy_of_samples(each) for each in records[1:]])), 3),
         adaptation=records[-1].labels["adaptation"],
         monitoring=records[-1].labels["monitoring"],
         seconds=round(time.perf_counter() - began, 2),
@@ -310,7 +310,8 @@ def measure(name: str, arm: str, fresh: int, seed: int, *, commit: str) -> Outco
     )
 
 
-def _of_samples(record: Any) -> float:
+def accuracy_of_samples(record: Any) -> float:
+    """Of all test samples of a task's record, in percent."""
     entries = record.scores.confusion
     right = sum(count for true, predicted, count in entries if true == predicted)
     return float(100 * right / sum(count for _, _, count in entries))

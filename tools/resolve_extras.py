@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-PLATFORMS = ("2014", "_2_17", "_2_27", "_2_28", "_2_31", "_2_34")
+PLATFORMS = ("1", "2010", "2014", *(f"_2_{minor}" for minor in range(5, 36)))
 LEFT_OUT = ("dev", "docs", "avalanche")
 """Extras of developers; and one of whose requirements has no wheel, so that pip must build it."""
 

@@ -10,6 +10,7 @@ from driftwise.adapt.realign import Realign
 from driftwise.adapt.recurring import RecurringConcepts
 from driftwise.adapt.rehearsal import Rehearsal
 from driftwise.adapt.relearn import Relearn
+from driftwise.adapt.screening import Screen
 from driftwise.adapt.selection import diverse, uncertain
 from driftwise.adapt.vanilla import Vanilla
 
@@ -23,6 +24,7 @@ __all__ = [
     "RecurringConcepts",
     "Rehearsal",
     "Relearn",
+    "Screen",
     "SpendByGain",
     "Vanilla",
     "compose",

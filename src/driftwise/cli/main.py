@@ -57,7 +57,7 @@ GROUPS = {
             "concept_per_class drift_seed recurring_in_training"
         ),
         "detection": ("detector encoder reference fingerprint_size monitor monitor_labels checked"),
-        "labels": "min_harm realigned_logits label_budget",
+        "labels": "min_harm realigned_logits label_budget wrong_answers hostile_answers",
         "training": (
             "epochs batch_size minibatch_size optimiser lr scheduler lr_milestones lr_drop "
             "lr_floor momentum weight_decay augmentation normalise channels precision "

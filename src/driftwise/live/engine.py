@@ -21,6 +21,7 @@ from driftwise.live.labels import MIN_FRESH, Answer, LabelRequester, LiveLabels,
 from driftwise.live.settings import LiveSettings
 from driftwise.live.window import MonitoredSamples, Window, with_labels
 from driftwise.loop import DriftHandler, tested_in
+from driftwise.memory.buffer import ReplayBuffer
 from driftwise.metrics import Ledger
 from driftwise.models.inputs import Prepared
 from driftwise.part_state import PartState
@@ -224,6 +225,14 @@ class LiveEngine:
                 self._guard(lambda: self._replay_step(None, outcome), outcome)
         self._guard(self.learner.refuse_diverged_weights, outcome)
         return outcome
+
+    def earlier_in_buffer(self) -> dict[int, int]:
+        """By realigned class, the samples in the replay buffer that show an earlier concept of it."""
+        buffer = self.learner.buffer
+        if not isinstance(buffer, ReplayBuffer):
+            return {}  # class statistics have no samples
+        firsts = self.window.current_from.items()
+        return {label: int((buffer.ids_of(label) < first).sum()) for label, first in firsts}
 
     def fit_reference(self, samples: Samples) -> tuple[int, ...]:
         """Labelled samples of the past become the references of their classes; the classes."""
