@@ -72,7 +72,7 @@ def test_a_budget_is_kept() -> None:
 def test_a_shadow_reports_drift_and_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     live = run_block("docs/how-to/production.md", "shadow")["live"]
     assert "drifted" in capsys.readouterr().out
-    assert live.status()["labels"]["adaptation"] == 0
+    assert live.status["labels"]["adaptation"] == 0
 
 
 @executes("README.md", "dw.DriftLoop")

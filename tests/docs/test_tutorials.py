@@ -44,6 +44,7 @@ def free_port() -> int:
         return port
 
 
+@pytest.mark.usefixtures("one_figure")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_tutorial_prints_what_its_page_shows(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if "serve" in page.read_text():
@@ -74,8 +75,9 @@ def test_a_notebook_is_made_from_its_page(page: Path) -> None:
     assert len({cell["id"] for cell in content["cells"]}) == len(content["cells"])
 
 
+@pytest.mark.usefixtures("one_figure")
 @executes("docs/gallery.md", *(f"plot.{name}(" for name in gallery.kinds()))
-def test_every_figure_of_the_gallery_is_drawn_by_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_figure_of_the_gallery_is_drawn_by_its_lines() -> None:
     with tutorials.empty_folder() as folder:
         gallery.prepare(epochs=1)
         names: dict[str, object] = {}
