@@ -19,6 +19,7 @@ pytest.importorskip("fastapi")
 
 from starlette.testclient import TestClient
 
+from driftwise.errors import RunFailure
 from driftwise.serve.access import COOKIE, Access
 from driftwise.serve.api import make_app
 from driftwise.serve.guard import OPEN, ROLE_OF, Rates
@@ -285,6 +286,9 @@ JSON, NPY = {"content-type": "application/json"}, {"content-type": "application/
         ("/v1/predict", npy(np.zeros((2, 3), dtype=complex)), NPY, 422, "file of numbers"),
         ("/v1/predict", npy(np.zeros((9, 9)))[:-1], NPY, 422, "announces 81 numbers"),
         ("/v1/predict", npy(np.zeros((2, 5))), NPY, 422, "of shape"),
+        ("/v1/predict", npy(np.array(1.0)), NPY, 422, "got one number"),
+        ("/v1/predict", b'{"x": 0, "dtype": "uint8"}', JSON, 422, "got one number"),
+        ("/v1/observe", b'{"x": 0}', JSON, 422, "got one number"),
         ("/v1/predict", npy(np.zeros((60, 8, 8, 1), np.uint8)), NPY, 422, "at most 50"),
         ("/v1/predict", b"GIF89a", {"content-type": "image/gif"}, 422, "cannot use image"),
         ("/v1/predict", b"x", {"content-type": "text/plain"}, 415, "expected one of"),
@@ -466,4 +470,37 @@ def test_an_unforeseen_error_shows_nothing_of_itself(
     monkeypatch.setattr(service, "predict", fail)
     response = web.post("/v1/predict", json={"x": CHANGING.images[:1].tolist()})
     assert response.status_code == 500
+    assert response.json()["error"]["kind"] == "internal"
     assert "secret" not in response.text
+
+
+def test_what_cannot_be_logged_is_refused_with_503(
+    web: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> int:
+        raise RunFailure("no space left on the disk")
+
+    before = service.view["applied"]
+    monkeypatch.setattr(service._log, "append", fail)
+    x, y = batch(0)
+    for path, body in (
+        ("/v1/observe", {"x": x.tolist(), "y": y}),
+        ("/v1/labels", {"ids": [0], "labels": [1]}),
+        ("/v1/pause", {}),
+    ):
+        response = web.post(path, json=body)
+        assert (response.status_code, response.headers["retry-after"]) == (503, "1")
+        assert "no space left" in message(response)
+    monkeypatch.undo()
+    assert web.post("/v1/pause", json={}).json()["number"] == before + 1, "nothing had happened"
+
+
+def test_the_content_types_of_answers_are_documented(web: TestClient) -> None:
+    paths = web.get("/openapi.json").json()["paths"]
+    for path, place in (
+        ("/metrics", "/metrics"),
+        ("/v1/requests", "/v1/requests?format=csv"),
+        ("/v1/status", "/v1/status"),
+    ):
+        documented = paths[path]["get"]["responses"]["200"]["content"]
+        assert web.get(place).headers["content-type"].partition(";")[0] in documented

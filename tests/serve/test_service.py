@@ -260,6 +260,19 @@ def test_ask_and_pause_hold_adaptations_and_approval_releases_them(tmp_path: Pat
             service.submit("mode", mode="x").result(SECONDS)
 
 
+def test_in_shadow_mode_drift_is_reported_and_the_network_stays(tmp_path: Path) -> None:
+    with open_service(tmp_path) as service:
+        feed(service, 0, 40)
+        service.submit("mode", mode="shadow", by="eva", reason="trial").result(SECONDS)
+        images = CHANGING.images[:20]
+        before = service.predict(images)
+        feed(service, 40, 60)
+        assert (service.predict(images) == before).all()
+        assert any(line["drifted"] for line in service.history.verdicts)
+        line = service.audit.tail(1)[0]
+        assert (line["by"], line["action"], line["reason"]) == ("eva", "mode", "trial")
+
+
 def test_a_roll_back_predicts_as_then_and_survives_a_crash(tmp_path: Path) -> None:
     with open_service(tmp_path / "a") as service:
         feed(service, 0, 6)
