@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,11 @@ pytest.importorskip("fastapi")
 
 from starlette.testclient import TestClient
 
+from driftwise.config.schema import RunConfig
 from driftwise.errors import RunFailure
+from driftwise.runs.run import run
+from driftwise.runs.store import RESULT
+from driftwise.serve import views
 from driftwise.serve.access import COOKIE, Access
 from driftwise.serve.api import make_app
 from driftwise.serve.guard import OPEN, ROLE_OF, Rates
@@ -504,3 +509,29 @@ def test_the_content_types_of_answers_are_documented(web: TestClient) -> None:
     ):
         documented = paths[path]["get"]["responses"]["200"]["content"]
         assert web.get(place).headers["content-type"].partition(";")[0] in documented
+
+
+def test_runs_are_shown_as_done_running_stopped_and_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = tmp_path / "sweep"
+    run(RunConfig(num_tasks=2, epochs=1), sweep / "runs" / "done")
+    for name in ("busy", "stopped", "failed"):
+        shutil.copytree(sweep / "runs" / "done", sweep / "runs" / name)
+        (sweep / "runs" / name / RESULT).unlink()
+    (sweep / "failures").mkdir()
+    for name in ("failed", "never-began"):
+        note = json.dumps({"attempts": [{"error": "first"}, {"error": "no such data set"}]})
+        (sweep / "failures" / f"{name}.json").write_text(note)
+    monkeypatch.setattr(views, "is_busy", lambda path: path.name == "busy")
+    lines = {line["name"]: line for line in views.RunsView(tmp_path).list()}
+    states = {name.removeprefix("sweep/runs/"): line["state"] for name, line in lines.items()}
+    assert states == {
+        "done": "done",
+        "busy": "running",
+        "stopped": "stopped",
+        "failed": "failed",
+        "never-began": "failed",
+    }
+    assert lines["sweep/runs/failed"]["note"] == "no such data set"
+    assert len(lines["sweep/runs/done"]["points"]) == 2
