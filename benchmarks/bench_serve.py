@@ -234,7 +234,7 @@ def compare(network: str, learns: bool, *, pairs: int, seconds: float, connectio
         print(
             f"{name}: {kind}: {middle['per_second']:.0f} a second, p50 {middle['p50']:.1f} ms, "
             f"p99 {middle['p99']:.1f} ms, {middle['batches']:.1f} batches learned a second, "
-            f"learning {middle['learning']:.2f} of a core; "
+            f"learning {middle['learning'] * learns:.2f} of a core; "
             f"load generator {middle['generator']:.2f} of a core",
             flush=True,
         )

@@ -232,7 +232,7 @@ def test_workers_check_tokens_and_end_with_a_killed_server(tmp_path: Path) -> No
         with pytest.raises(driftwise.serve.ServiceError, match="role observe"):
             clients["predict"].observe(*batch(1))
         # The main process refuses these before it has read them.
-        raw = http.client.HTTPConnection("127.0.0.1", client._port)
+        raw = http.client.HTTPConnection("127.0.0.1", client._port, timeout=30)
         for method, headers, code in (
             ("TRACE", {}, 405),
             ("POST", {"Content-Length": str(10**9)}, 413),
