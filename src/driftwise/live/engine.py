@@ -375,7 +375,14 @@ class LiveEngine:
             self.window.unchanged_until([*unchanged - self.waiting.keys()], outcome.next_id)
             outcome.verdicts += verdicts
             p_values = {str(each.label): each.p_value for each in verdicts}
-            outcome.emit("checked", classes=list(due), number=self.checks, p_values=p_values)
+            stream_kind = next((each.stream_kind for each in verdicts if each.stream_kind), None)
+            outcome.emit(
+                "checked",
+                classes=list(due),
+                number=self.checks,
+                p_values=p_values,
+                stream_kind=stream_kind,
+            )
             if drifted:
                 classes = sorted(drifted)
                 effects = [_effect(drifted[label]) for label in classes]
@@ -713,7 +720,12 @@ def _effect(verdict: Verdict) -> dict[str, Any]:
     """Evidence and size of a drift, as an event has them."""
     names = ("p_value", "threshold", "score", "share", "share_error", "harm")
     counts = ("num_reference", "num_current")
-    return {"class": verdict.label, **{name: getattr(verdict, name) for name in names + counts}}
+    kinds = ("kind", "action")
+    return {
+        "class": verdict.label,
+        **{name: getattr(verdict, name) for name in names + counts + kinds},
+        "kind_evidence": dict(verdict.kind_evidence or {}),
+    }
 
 
 @dataclass(frozen=True, kw_only=True)

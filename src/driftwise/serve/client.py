@@ -111,6 +111,10 @@ class ServiceVerdict:
     harm: float | None
     harm_unlabelled: float | None
     share: float | None
+    kind: str | None = None
+    """of the change; None: not known, or a service of an earlier version"""
+    action: str | None = None
+    """what is recommended"""
 
 
 class Client:

@@ -158,6 +158,7 @@ function showVerdicts(verdicts, status) {
       each.harm === null ? null : `harm ${number(each.harm)} points`,
       each.harm === null && each.harm_unlabelled !== null ? `estimated harm ${number(each.harm_unlabelled)} points` : null,
     ].filter(Boolean).join(" · ")),
+    each.kind ? make("p", {}, `Kind of change: ${each.kind}. What to do: ${each.action}.`) : null,
     each.examples ? (status.sample_shape.length === 3 ? examples(each) : vectors(each)) : null)));
 }
 
