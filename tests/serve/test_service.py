@@ -90,6 +90,20 @@ def test_closed_and_opened_again_it_goes_on(tmp_path: Path) -> None:
         assert same(state_of(again), expected)
 
 
+def test_it_can_be_opened_and_saved_again_and_again_without_a_change(tmp_path: Path) -> None:
+    with open_service(tmp_path) as service:
+        feed(service, 0, 3)
+    for _ in range(3):
+        with open_service(tmp_path) as service:
+            assert service.view["applied"] == 3
+    with open_service(tmp_path) as service:
+        feed(service, 3, 4)
+        for _ in range(3):
+            service.submit("save").result(SECONDS)
+    with open_service(tmp_path) as service:
+        assert service.observe(*batch(4)).result(SECONDS)["number"] == 8
+
+
 def test_a_damaged_state_is_replaced_by_the_one_before_and_the_log(tmp_path: Path) -> None:
     with open_service(tmp_path / "a") as service:
         for start in (0, 2, 4):
