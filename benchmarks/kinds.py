@@ -86,8 +86,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder for the results")
     arguments = parser.parse_args()
     half = cifar_half(arguments.half, arguments.cache)
-    fraction = {} if arguments.fraction is None else {"new_fraction": (arguments.fraction,) * 2}
-    windows = half.windows(size=arguments.size, seed=arguments.seed, **fraction)
+    fraction = arguments.fraction
+    windows = half.windows(
+        size=arguments.size,
+        seed=arguments.seed,
+        new_fraction=(0.4, 0.6) if fraction is None else (fraction, fraction),
+    )
     outcome: dict[str, Any] = {
         "half": arguments.half,
         "labels": arguments.labels,
@@ -117,7 +121,8 @@ def one_window(
     begun = time.process_time()
     findings = judged(window, labels)
     took = time.process_time() - begun
-    kinds = [(window.kinds.get(c, "none"), findings.by_class[c].kind) for c in window.reference]
+    by_class = findings.by_class
+    kinds = [(window.kinds.get(c, "none"), str(by_class[c].kind)) for c in window.reference]
     return findings.kind, kinds, took
 
 

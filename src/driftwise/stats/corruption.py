@@ -7,7 +7,7 @@ import torch
 from scipy.stats import binom, fisher_exact
 from torch import Tensor
 
-from driftwise.stats.findings import FEWEST, NOVEL, TYPICAL, Sides
+from driftwise.stats.change_findings import FEWEST, NOVEL, TYPICAL, Sides
 from driftwise.stats.novelty import Scored, repeats, upper_p_values
 
 _OUT_OF_PLACE = 0.02

@@ -27,9 +27,7 @@ from scipy.stats import binom
 from torch import Tensor
 
 from driftwise.errors import UserError
-from driftwise.stats.class_mix import other_mix_of_counts
-from driftwise.stats.corruption import out_of_place, repeated, without_content
-from driftwise.stats.findings import (
+from driftwise.stats.change_findings import (
     FEWEST,
     NOVEL,
     OLD_GONE,
@@ -41,6 +39,8 @@ from driftwise.stats.findings import (
     class_p_values,
     summed_up,
 )
+from driftwise.stats.class_mix import other_mix_of_counts
+from driftwise.stats.corruption import out_of_place, repeated, without_content
 from driftwise.stats.fraction import estimate_shares
 from driftwise.stats.kind_names import Kind
 from driftwise.stats.kinds_unlabelled import without_labels

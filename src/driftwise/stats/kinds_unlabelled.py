@@ -5,9 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from driftwise.stats.class_mix import other_mix_of_counts
-from driftwise.stats.corruption import repeated
-from driftwise.stats.findings import (
+from driftwise.stats.change_findings import (
     FEWEST,
     OLD_GONE,
     SAME_BELOW,
@@ -17,6 +15,8 @@ from driftwise.stats.findings import (
     class_p_values,
     summed_up,
 )
+from driftwise.stats.class_mix import other_mix_of_counts
+from driftwise.stats.corruption import repeated
 from driftwise.stats.fraction import estimate_shares
 from driftwise.stats.kind_names import Kind
 from driftwise.stats.multiplicity import holm
