@@ -389,6 +389,12 @@ def test_results_as_tables(capsys: pytest.CaptureFixture[str]) -> None:
     assert "vanilla" in capsys.readouterr().out
 
 
+@executes("docs/reference/api/plot.md", "plot.accuracy")
+def test_figures_of_results() -> None:
+    run_block("docs/reference/api/plot.md", "plot.accuracy")
+    assert Path("accuracy.pdf").read_bytes().startswith(b"%PDF-")
+
+
 @executes("docs/how-to/serve.md", "driftwise.Client(")
 def test_a_client_of_a_service(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("uvicorn")

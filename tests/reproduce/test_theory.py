@@ -99,7 +99,7 @@ def test_reproduce_writes_numbers_and_figures_and_nothing_through_a_link(
         return measured
 
     monkeypatch.setattr(theory, "measure_theory", instead)
-    image = SimpleNamespace(kind="cosine", png=b"png", svg=b"svg")
+    image = SimpleNamespace(kind="cosine", files={"png": b"png", "svg": b"svg"})
     monkeypatch.setattr(theory_figures, "draw_theory", lambda _: [image])
     victim, out = tmp_path / "victim", tmp_path / "out"
     victim.write_text("precious")

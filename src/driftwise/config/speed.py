@@ -35,7 +35,7 @@ def fast(config: RunConfig, *, given: Collection[str] = ()) -> RunConfig:
     settings: dict[str, object] = {}
     if backbone not in PLAIN:
         settings["memory_format"] = "channels-last"
-        if _has_bf16():
+        if has_bf16():
             settings["precision"] = "bf16"
         if config.threads is None:
             settings["threads"] = _fastest_threads()
@@ -44,7 +44,7 @@ def fast(config: RunConfig, *, given: Collection[str] = ()) -> RunConfig:
 
 
 @functools.cache
-def _has_bf16() -> bool:
+def has_bf16() -> bool:
     """Whether the GPU or, without one, the processor computes in bfloat16."""
     import torch
 
@@ -56,14 +56,19 @@ def _has_bf16() -> bool:
         return False
 
 
+def num_processors() -> int:
+    """How many this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 @functools.cache
 def _fastest_threads() -> int:
     """1, or as many as there are processors: whichever convolves faster at this moment."""
     import torch
 
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    cores = num_processors()
     before, seconds = torch.get_num_threads(), {}
     for threads in (1, cores):
         torch.set_num_threads(threads)

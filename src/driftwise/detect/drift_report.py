@@ -99,6 +99,21 @@ class ClassReport:
     """of vectors, features whose change alone is significant at the level, shared by all features"""
     view: VectorView | None = None
     """of vectors, points and histograms to draw, of at most 20 classes"""
+    scores: Histogram | None = None
+    """scores of the classifier behind the AUC, each by one that has not seen the sample: the higher,
+    the more like a current sample"""
+    image_statistics: tuple[FeatureChange, ...] = ()
+    """of images, how brightness, contrast, sharpness and colour changed, the strongest first"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrequencyShift:
+    """Whether the classes are as frequent as before, which is no drift of any class."""
+
+    p_value: float
+    """of a chi-squared test that both sides have the same frequencies"""
+    distance: float
+    """half the sum of the differences: the fraction of samples that changed class"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +137,10 @@ class DriftReport:
     """of vectors, the fraction of the reference's variance along the two directions of the points"""
     not_compared: tuple[str, ...] = ()
     """features that only the current samples have"""
+    image_statistics: tuple[FeatureChange, ...] = ()
+    """of images, the same on average over the drifted classes, or over all tested classes"""
+    frequencies: FrequencyShift | None = None
+    """whether classes are as frequent as before; None: there is but one"""
 
     @property
     def drifted(self) -> bool:

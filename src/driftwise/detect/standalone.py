@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from driftwise import rng
 from driftwise.detect.bounded_sample import DistinctSample
 from driftwise.detect.class_tests import ClassTests, ComparisonOptions
-from driftwise.detect.drift_report import ClassReport, DriftReport, SelfCheck
-from driftwise.detect.feature_report import with_features
+from driftwise.detect.drift_report import ClassReport, DriftReport, Histogram, SelfCheck
+from driftwise.detect.feature_report import frequency_shift, with_features, with_statistics
 from driftwise.detect.incoming import Data, Incoming, opened, size_in_words
 from driftwise.detect.two_sample import Comparison, all_three, by_c2st, by_mmd, ks_on, merging
 from driftwise.encoders.base import Encoder, EncoderContext, no_learner
@@ -33,7 +33,9 @@ from driftwise.encoders.loading import load, maker_of
 from driftwise.errors import UserError, unknown_name
 from driftwise.scaling import Scaling, ScalingKind
 from driftwise.stats.c2st import areas_under_curve, held_out_scores
+from driftwise.stats.feature_shift import histogram
 from driftwise.stats.fraction import estimate_shares
+from driftwise.stats.image_statistics import image_statistics
 from driftwise.stats.ks import kolmogorov_smirnov
 from driftwise.stats.permutation import observed_split
 from driftwise.stats.scores import entropy
@@ -195,20 +197,26 @@ class DriftDetector:
             )
         encoder = None if fitted.scaling is not None else fitted.encoder
         now = self._sample(encoder, came, "current", fitted.samples)
+        classes = tuple(self._class_reports(fitted, now))
         report = DriftReport(
-            classes=tuple(self._class_reports(fitted, now)),
+            classes=classes,
             detector=self._detector,
             encoder=fitted.encoder.name,
             blind_to=getattr(fitted.encoder, "blind_to", None),
             level=self._options.level,
             correction=self._options.correction,
             not_compared=not_compared,
+            frequencies=frequency_shift(classes),
         )
+        both = {name: (fitted.samples[name], now[name]) for name in fitted.samples.keys() & now}
         if fitted.scaling is None:
-            return report
+            of_images = {
+                name: (old.statistics, new.statistics) for name, (old, new) in both.items()
+            }
+            return with_statistics(report, of_images)
         sides = {
-            name: (fitted.samples[name].encoding.features, now[name].encoding.features)
-            for name in fitted.samples.keys() & now.keys()
+            name: (old.encoding.features, new.encoding.features)
+            for name, (old, new) in both.items()
         }
         return with_features(report, sides, fitted.scaling, fitted.feature_names)
 
@@ -338,8 +346,8 @@ class DriftDetector:
                 name = came.name_of(label)
                 if name not in samples:
                     salt = rng.derive(self._seed, "standalone", side, name).to_bytes(8, "big")
-                    known = others[name].contents if name in others else frozenset[bytes]()
-                    samples[name] = DistinctSample(salt, others=known)
+                    theirs = others[name].contents if name in others else frozenset[bytes]()
+                    samples[name] = DistinctSample(salt, others=theirs)
                 mine = (block.labels == label).nonzero().squeeze(1)
                 own = [contents[place] for place in mine.tolist()]
                 offers.append((samples[name], mine[samples[name].offer(own, self._max_samples)]))
@@ -347,15 +355,13 @@ class DriftDetector:
             wanted = torch.cat([places for _, places in offers])
             if not len(wanted):
                 continue
-            parts = (
-                _raw(block.images[wanted])
-                if encoder is None
-                else encoder.encode(block.images[wanted])
-            )
+            images = block.images[wanted]
+            parts = _raw(images) if encoder is None else encoder.encode(images)
+            known = torch.empty(len(images), 0) if encoder is None else image_statistics(images)
             end = 0
             for sample, places in offers:
                 begin, end = end, end + len(places)
-                sample.put(parts[begin:end], block.start + places)
+                sample.put(parts[begin:end], block.start + places, known[begin:end])
         return samples
 
     def _class_reports(
@@ -429,6 +435,10 @@ class DriftDetector:
             ks_gap=kolmogorov_smirnov([(entropy(kept.logits), entropy(now.logits))])[0].statistic,
             telling_reference=tuple(before.samples[least_current].tolist()),
             telling_current=tuple(after.samples[most_current].tolist()),
+            scores=Histogram(
+                name="score",
+                **histogram(scores[0, 0, : len(kept)], scores[0, 0, len(kept) :])._asdict(),
+            ),
         )
         if not verdict.drifted:
             return report

@@ -19,7 +19,7 @@ from driftwise.report.run_page import Standing, address_of, build_run_page
 from driftwise.report.saved_run import Run, clean, shortened
 from driftwise.report.style import styles_of
 from driftwise.report.sweeps import RUNS, Entry, Place, Sweep, names_a_file
-from driftwise.report.words import plural
+from driftwise.report.words import glossary, plural
 
 PAGES, FAILURES, FIGURES = "pages", "failures", "figures"
 STATES = DONE, NOT_DONE, FAILED = ("done", "not done", "failed")
@@ -93,6 +93,10 @@ def write_index(
         summary=_counted(Counter(state for state, _ in states.values())) + ".",
         sweeps=[_section(out, sweep, states, fragments.get(sweep.name)) for sweep in sweeps],
         data=_data(sweeps, listing, states),
+        glossary=glossary(
+            (str(cell.coordinates[listing.names.index("adaptation")]) for cell in listing.cells),
+            ("FAA", "forgetting", "labels", "TPR, FPR", "time, FLOPs"),
+        ),
     )
     _write_run_pages(out, sweeps, listing)
     with replacing(out / "index.html") as file:
@@ -212,7 +216,7 @@ def _section(
     has_files = names_a_file(sweep.name) and folder.is_dir()
     figures: dict[str, dict[str, str]] = {}
     for file in sorted((folder / FIGURES).glob("*")) if has_files else ():
-        if file.suffix in (".svg", ".png") and file.is_file():
+        if file.suffix in (".svg", ".png", ".pdf") and file.is_file():
             address = f"{at}/{FIGURES}/{quote(file.name)}"
             figures.setdefault(file.stem, {})[file.suffix[1:].upper()] = address
     return {

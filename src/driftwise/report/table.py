@@ -199,15 +199,20 @@ class Table:
         """The headings that people see, each with its CSS class."""
         return [(self.heads[c], "name" if c in self.left else "") for c in self.columns]
 
-    def html_body(self, *, row_heads: bool, sortable: bool) -> Markup:
-        """The rows, whose first cell may name them; no template, for the sake of many cells."""
+    def html_body(self, *, row_heads: bool, sortable: bool, labelled: bool = False) -> Markup:
+        """The rows, whose first cell may name them; no template, for the sake of many cells.
+
+        `labelled`: each entry carries its heading, for screens too narrow for columns.
+        """
+        heads = [escape(printable(self.heads[column].whole)) for column in self.columns]
+        labels = [f' data-label="{head}"' if labelled else "" for head in heads]
         names = ["name" if column in self.left else "" for column in self.columns]
         rows = self._shown_rows()
         texts = iter(_escaped([item.text for row in rows for item in row]))
         lines = []
         for row in rows:
             cells = []
-            for name, (text, value, kind, shade) in zip(names, row, strict=True):
+            for name, label, (text, value, kind, shade) in zip(names, labels, row, strict=True):
                 kinds = f"{name} {kind}" if name and kind else name or kind
                 if len(text) > LONG:
                     kinds = f"{kinds} long".lstrip()
@@ -215,6 +220,7 @@ class Table:
                 if sortable:
                     key = value.mean if isinstance(value, Stat) else value
                     attributes += f' data-sort="{"" if key is None else escape(printable(key))}"'
+                attributes += label
                 if shade:
                     attributes += f' style="--share:{shade}"'
                 cells.append(f"<td{attributes}>{next(texts)}</td>")

@@ -221,6 +221,11 @@ def _all_bound(address: Address, workers: int) -> list[socket.socket]:
     """One socket, or one for each worker, all at one port."""
     if not workers:
         return [_bound(address)]
+    if not hasattr(socket, "SO_REUSEPORT"):
+        raise UserError(
+            "several workers share one port, which this system does not allow (no SO_REUSEPORT); "
+            "serve with --workers 0"
+        )
     # Two services would share a port without a word: the first socket is tried alone.
     _bound(address).close()
     listeners = [_bound(address, shared=True)]

@@ -17,10 +17,11 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+from driftwise.config.speed import num_processors
 from driftwise.errors import UserError
 from driftwise.files import reason
 from driftwise.runs.saving import Terminated, deferred_signals
-from driftwise.sweeps.executors import Engine, cores
+from driftwise.sweeps.executors import Engine
 from driftwise.sweeps.job import Job, Outcome, perform
 
 REACH = 5.0
@@ -132,7 +133,7 @@ class OnRay(Engine):
         settings: dict[str, Any] = {"address": address, "log_to_driver": False}
         if address == "local":
             settings |= {
-                "num_cpus": cores(),
+                "num_cpus": num_processors(),
                 "include_dashboard": False,
                 "object_store_memory": STORE,
             }
