@@ -14,7 +14,7 @@ RUN pip install --no-cache-dir --extra-index-url https://download.pytorch.org/wh
 # Results belong to the user who runs the container (docker run --user "$(id -u):$(id -g)").
 ENV HOME=/tmp DRIFTWISE_CACHE=/tmp/driftwise DRIFTWISE_DATA=/data MPLCONFIGDIR=/tmp/matplotlib
 RUN useradd --uid 10001 driftwise
-USER driftwise
+USER 10001
 WORKDIR /work
 ENTRYPOINT ["driftwise"]
 CMD ["--help"]

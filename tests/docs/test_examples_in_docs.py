@@ -462,3 +462,23 @@ def test_the_bound_on_hidden_drift(capsys: pytest.CaptureFixture[str]) -> None:
     run_block("docs/explanations/open_questions.md", "longest_hidden")
     # The bounds of the page's table; the last line has none.
     assert capsys.readouterr().out.split() == ["1.0", "9", "0.5", "45", "None"]
+
+
+@executes("docs/explanations/kinds.md", "judge(")
+def test_the_kind_of_a_change(capsys: pytest.CaptureFixture[str]) -> None:
+    run_block("docs/explanations/kinds.md", "judge(")
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert first.startswith("drift realign")
+    assert second == "{0: 'none', 1: 'none', 2: 'drift', 3: 'none'}"
+    assert third == "drift"
+
+
+@executes("docs/explanations/kinds.md", 'adaptation="auto"')
+def test_adaptation_by_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_block("docs/explanations/kinds.md", 'adaptation="auto"')
+    drifted, labels = capsys.readouterr().out.splitlines()
+    assert "drift" in drifted
+    assert int(labels) > 0

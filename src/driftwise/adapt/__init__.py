@@ -2,6 +2,7 @@
 
 from driftwise.adapt.base import Adaptation
 from driftwise.adapt.by_gain import SpendByGain
+from driftwise.adapt.by_kind import ByKind
 from driftwise.adapt.compose import ComposeOptions, compose
 from driftwise.adapt.hysteresis import Hysteresis
 from driftwise.adapt.partial import PartialRealign
@@ -16,6 +17,7 @@ from driftwise.adapt.vanilla import Vanilla
 
 __all__ = [
     "Adaptation",
+    "ByKind",
     "ComposeOptions",
     "Hysteresis",
     "PartialRealign",

@@ -570,6 +570,8 @@ def _print(arguments: argparse.Namespace, outcome: Mapping[str, Any]) -> None:
     if outcome["self_check"] is not None:
         print(page.measured_false_alarms(outcome))
     print(page.encoder_line(outcome))
+    if line := page.happened(outcome):
+        print(line)
     print(f"{page.headline(outcome)}; {page.rule(outcome)}")
     _print_page(arguments)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
+
+from driftwise.stats.kind_names import Kind
 
 Finding = Literal["drifted", "same", "not testable", "new", "missing"]
 
@@ -93,6 +95,12 @@ class ClassReport:
     """samples least like the reference, likewise"""
     reason: str | None = None
     """why the class could not be tested"""
+    kind: Kind | None = None
+    """what kind of change it is"""
+    kind_evidence: Mapping[str, float] = field(default_factory=dict)
+    """the numbers that show it"""
+    action: str | None = None
+    """what is recommended"""
     features: tuple[FeatureChange, ...] = ()
     """of vectors, the features that changed most, the strongest first, at most 20"""
     num_features_changed: int | None = None
@@ -128,6 +136,11 @@ class DriftReport:
     """what it cannot see; None: not known"""
     level: float
     correction: str
+    kind: Kind | None = None
+    """the most urgent kind of change in all of the samples"""
+    kind_evidence: Mapping[str, float] = field(default_factory=dict)
+    action: str | None = None
+    """what is recommended"""
     scaling: str | None = None
     """of vectors, what brought their features to one scale; None: images"""
     features: tuple[FeatureChange, ...] = ()

@@ -371,6 +371,11 @@ class Window:
         firsts = [self._outdated_before.get(label, 0) for label in samples.labels.tolist()]
         return samples.ids < _int64(firsts)
 
+    @property
+    def current_from(self) -> dict[int, int]:
+        """By realigned class, the id of the sample with which its current concept begins."""
+        return dict(self._outdated_before)
+
     def is_realigned(self, labels: Tensor) -> Tensor:
         """bool (labels,): which classes have been realigned."""
         return torch.isin(labels, _int64([*self._outdated_before]))

@@ -24,6 +24,12 @@ HEADS = (
         is_name=True,
     ),
     Head(
+        title="kind",
+        meaning="What kind of change it is: drift (the old concept is gone), new mode (a new one beside"
+        " it), new class, corrupted, mix (other proportions of classes).",
+        is_name=True,
+    ),
+    Head(
         title="p-value",
         meaning="How often two samples of one distribution would differ as much.",
     ),
@@ -215,6 +221,7 @@ def drift_table(report: Mapping[str, Any]) -> Table:
         [
             Item(name := clean(each["name"]), name),
             Item(verdict := each["verdict"], verdict, verdict if verdict == "drifted" else ""),
+            Item(kind := _kind(each), kind),
             Item(_number(each["p_value"], ".2g")),
             Item(_number(each["auc"], ".2f")),
             Item(text := _changed(each), text) if vectors else Item(_number(each["ks_gap"], ".2f")),
@@ -259,6 +266,7 @@ def build_drift_page(
         figures=[_figure(each) for each in figures],
         reference=report["reference"],
         current=report["current"],
+        happened=_capital(happened(report)),
         remarks=remarks(report),
         promise=_promise(report),
         table=drift_table(report),
@@ -284,6 +292,24 @@ def build_drift_page(
             if each["view"] is not None
         ],
     )
+
+
+def _kind(each: Mapping[str, Any]) -> str:
+    """The kind of a class's change; nothing where the verdict says it all."""
+    kind = each.get("kind")
+    return "" if kind in (None, "none", "not testable") else str(kind)
+
+
+def happened(report: Mapping[str, Any]) -> str:
+    """What happened altogether and what to do about it, in one line; empty: nothing.
+
+    >>> happened({"kind": "mix", "action": "reweigh the classes; no labels"})
+    'what happened: mix. What to do: reweigh the classes; no labels'
+    """
+    kind, action = report.get("kind"), report.get("action")
+    if kind in (None, "none") or not action:
+        return ""
+    return f"what happened: {kind}. What to do: {action}"
 
 
 def build_periods_page(

@@ -47,6 +47,17 @@ LONGEST_REASON = 500
 TABLES = {"csv": "CSV", "md": "Markdown", "tex": "LaTeX", "txt": "text"}
 """Files beside a sweep's figures that hold its table, by their ending."""
 
+FIGURE_WORDS = {
+    "accuracy": "Mean accuracy over the tasks seen so far, after each task; dashed lines mark drift.",
+    "cost": "Final accuracy against what it took: labels, time, FLOPs. Up and to the left is better.",
+    "gain": "Points of final accuracy above vanilla, which does nothing about drift; diamonds: as published.",
+    "radar": "Labels, time and FLOPs as multiples of full relearning; closer to the centre is cheaper.",
+    "severity": "Final accuracy against the severity of the drift.",
+    "detector": "Final accuracy where the detector misses drifts (TPR) or raises false alarms (FPR).",
+    "features": "Samples of the first classes in feature space, task by task, in two dimensions.",
+}
+"""How to read a figure, by the beginning of its file's name."""
+
 Coordinate = str | int | float | bool | None
 
 
@@ -235,6 +246,9 @@ def _section(
         "figures": [
             {
                 "name": stem.replace("-", " ").replace("_", " "),
+                "about": next(
+                    (text for kind, text in FIGURE_WORDS.items() if stem.startswith(kind)), ""
+                ),
                 "files": files,
                 "shown": files.get("SVG") or files["PNG"],
             }

@@ -7,7 +7,7 @@ import io
 import re
 import textwrap
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
@@ -71,6 +71,10 @@ class Table:
     """rows before which a line is left free"""
     notes: Sequence[str] = ()
     """lines below the grid"""
+    folded: Collection[int] = ()
+    """rows that a page hides until they are asked for"""
+    folded_words: str = ""
+    """what those rows are"""
 
     @property
     def columns(self) -> list[int]:
@@ -193,7 +197,11 @@ class Table:
 
     def html(self) -> Markup:
         """A fragment for a page: title, sortable grid, notes."""
-        return render("fragment.html", table=self)
+        shown = [row for place, row in enumerate(self.rows) if place not in self.folded]
+        hidden = [row for place, row in enumerate(self.rows) if place in self.folded]
+        return render(
+            "fragment.html", table=replace(self, rows=shown), folded=replace(self, rows=hidden)
+        )
 
     def html_heads(self) -> list[tuple[Head, str]]:
         """The headings that people see, each with its CSS class."""

@@ -183,7 +183,7 @@ def run_server(
             started(url)
             uvicorn.Server(uvicorn.Config(app, **common, **tls)).run(sockets=listeners)
             return
-        from driftwise.serve.shared_snapshot import Publisher
+        from driftwise.serve.shared_snapshot import FilePublisher
         from driftwise.serve.workers import Workers, WorkerSettings, private_folder
 
         with private_folder() as folder:
@@ -195,7 +195,7 @@ def run_server(
                 threads=max(1, (os.cpu_count() or 1) // workers),
                 options={**common, **tls},
             )
-            service.follow(Publisher(folder))
+            service.follow(FilePublisher(folder))
             measures.workers = workers
             processes = Workers(listeners, given, measures)
             try:
