@@ -59,6 +59,22 @@ def test_the_first_lines_of_the_site(capsys: pytest.CaptureFixture[str]) -> None
     assert result_of("runs/first")["labels"]["adaptation"] > 0
 
 
+@executes("docs/how-to/budgets.md", "label_budget")
+def test_a_budget_is_kept() -> None:
+    assert (
+        0
+        < run_block("docs/how-to/budgets.md", "label_budget")["result"]["labels"]["adaptation"]
+        <= 40
+    )
+
+
+@executes("docs/how-to/production.md", "shadow")
+def test_a_shadow_reports_drift_and_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    live = run_block("docs/how-to/production.md", "shadow")["live"]
+    assert "drifted" in capsys.readouterr().out
+    assert live.status["labels"]["adaptation"] == 0
+
+
 @executes("README.md", "dw.DriftLoop")
 def test_a_loop_of_objects(capsys: pytest.CaptureFixture[str]) -> None:
     found = run_block("README.md", "dw.DriftLoop")

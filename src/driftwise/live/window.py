@@ -273,6 +273,7 @@ class Window:
         """`trust_predictions`: unlabelled samples may become reference samples, too."""
         reference_size, check_size = settings.reference_size, settings.check_rows
         self._watch_every = settings.watch_every
+        self._recent_rows = settings.recent_rows
         self._trust_predictions = trust_predictions
         self.labelled = MonitoredSamples(
             empty, reference_size=reference_size, check_size=check_size
@@ -343,6 +344,15 @@ class Window:
         wanted = len(self.requested) + len(samples)
         self.requested.add(samples)
         return wanted - len(self.requested)
+
+    def pending_since(self, sample: int) -> Samples:
+        """Samples from an id on whose labels were requested and are still expected.
+
+        Once `recent_rows` newer samples have come, they are expected no longer.
+        """
+        samples, newer = self.requested.samples(), self.unlabelled.samples().ids
+        oldest = int(newer[-1]) - self._recent_rows if len(newer) else 0
+        return samples[samples.ids >= max(sample, oldest)]
 
     def cancel_request(self, ids: Tensor) -> None:
         """A request failed: the labels of these samples may be requested again."""
