@@ -67,7 +67,8 @@ def trained(features: Tensor, labels: Tensor) -> torch.nn.Linear:
     optimiser = torch.optim.Adam(learner.parameters(), lr=0.01)
     for _ in range(300):
         optimiser.zero_grad()
-        torch.nn.functional.cross_entropy(learner(features), labels).backward()
+        loss = torch.nn.functional.cross_entropy(learner(features), labels)
+        loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
     return learner
 
