@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from report_builders import small_result, write_run, write_small_comparison
+from sweep_builders import place_of, small_sweep, write_plan
 
 import driftwise
 from driftwise import plot
@@ -66,6 +67,15 @@ def test_of_several_settings_one_must_be_chosen(tmp_path: Path) -> None:
         plot.accuracy(tmp_path, setting="nonsense")
     by_title, by_place = plot.matrix(tmp_path, setting=names[1]), plot.matrix(tmp_path, setting=-1)
     assert titles(by_title) == titles(by_place)
+
+
+def test_a_sweep_has_the_figures_of_its_page(tmp_path: Path) -> None:
+    figures = plot.sweep(small_sweep(tmp_path))
+    assert {name.partition("-")[0] for name in figures} == {"accuracy", "cost", "gain", "radar"}
+    assert all(isinstance(figure, Figure) for figure in figures.values())
+    empty = write_plan(tmp_path / "empty", "own", {"er-0": place_of()})
+    with pytest.raises(UserError, match=r"no run of .* is done yet"):
+        plot.sweep(empty)
 
 
 def test_what_cannot_be_drawn_is_refused_in_words(tmp_path: Path) -> None:

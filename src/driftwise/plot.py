@@ -16,7 +16,7 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from driftwise.errors import UserError
+from driftwise.errors import UserError, warn_caller
 from driftwise.report import drift_figures, style
 from driftwise.report.cells import Setting, group
 from driftwise.report.facets import Drawing, place
@@ -110,20 +110,24 @@ def reliability(results: AnyResults, *, setting: str | int | None = None) -> Fig
     return _draw("reliability", results, setting)
 
 
-def sweep(plan: AnyPath) -> dict[str, Figure]:
+def sweep(plan: AnyPath, *, features: bool = False) -> dict[str, Figure]:
     """The figures of a sweep or of a reproduced table, by name.
 
     Args:
         plan: the sweep's file, `FOLDER/sweeps/NAME.json`.
+        features: whether maps of features are drawn, too, where runs have kept them (`keep_features`);
+            with the extra `umap` that takes up to a minute.
     """
     from driftwise.report.sweeps import read_sweep
     from driftwise.reproduce.draw import published_faa
+    from driftwise.reproduce.feature_maps import maps_of
     from driftwise.reproduce.figures import paper_drawings
 
     found = read_sweep(Path(plan))
     if not found.num_done:
         raise UserError(f"no run of {plan} is done yet; run the sweep first")
-    return _placed(lambda: paper_drawings(found, published=published_faa))
+    maps = maps_of(found, warn_caller) if features else {}
+    return _placed(lambda: paper_drawings(found, published=published_faa, features=maps or None))
 
 
 def theory(measured: AnyPath | Mapping[str, Any]) -> dict[str, Figure]:

@@ -576,6 +576,13 @@ def test_a_reader_that_has_gone_gets_no_traceback(
     assert capsys.readouterr().err == ""
 
 
+def test_a_folder_has_no_colon_where_windows_forbids_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = RunConfig(method="er", adaptation="own_parts:Mine")
+    assert ":" in cli._default_folder(config).name
+    monkeypatch.setattr(cli, "IS_WINDOWS", True)
+    assert cli._default_folder(config).name == "digits-cd-er-own_parts.Mine-seed0"
+
+
 # --- the list -----------------------------------------------------------------------------------
 
 

@@ -42,7 +42,7 @@ def test_a_small_network_is_left_as_it_is() -> None:
 def test_bf16_needs_instructions_for_it(
     flags: str, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Path, "read_text", lambda _: f"flags : fpu {flags}\n")
+    monkeypatch.setattr(Path, "read_text", lambda _, encoding: f"flags : fpu {flags}\n")
     assert speed.has_bf16.__wrapped__() is expected
 
 

@@ -33,6 +33,7 @@ from driftwise.config.custom import in_one_line, place_of
 from driftwise.config.flags import OneLineParser, add_flags, as_flags, coerce, split_part_options
 from driftwise.config.schema import PARTS, RunConfig, Settings, changed
 from driftwise.errors import RunFailure, UserError
+from driftwise.files import IS_WINDOWS
 from driftwise.runs.saving import Saving, Terminated
 
 if TYPE_CHECKING:
@@ -294,6 +295,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _default_folder(config: RunConfig) -> Path:
     name = f"{config.benchmark}-{config.method}-{config.adaptation}-seed{config.seed}"
+    if IS_WINDOWS:  # where no folder has the colon of an import path in its name
+        name = name.replace(":", ".")
     return Path("runs") / name
 
 

@@ -51,7 +51,7 @@ def has_bf16() -> bool:
     if torch.cuda.is_available():
         return bool(torch.cuda.is_bf16_supported())
     try:
-        return re.search(BF16, Path("/proc/cpuinfo").read_text()) is not None
+        return re.search(BF16, Path("/proc/cpuinfo").read_text(encoding="utf-8")) is not None
     except OSError:
         return False
 
