@@ -18,7 +18,7 @@ from driftwise.distributed import Group, digest_of
 from driftwise.errors import Diverged, UserError
 from driftwise.memory import AnyBuffer, PrefetchingBuffer, ReplayBuffer, Stored
 from driftwise.methods.base import Inputs, Method, SampleKeys, check_columns, check_outcome
-from driftwise.models.head import encode_all, grow_head, grow_optimiser
+from driftwise.models.head import encode_all, grow_head, grow_optimiser, is_sharded
 from driftwise.models.inputs import Augmentation, Readback, augment, to_device, to_host, to_input
 from driftwise.models.layers import draws_nothing, take_single_samples
 from driftwise.part_state import PartState
@@ -577,6 +577,11 @@ _EVALUATED_AT_ONCE = 512
 def _maker_of(network: nn.Module | Callable[[int], nn.Module]) -> Callable[[int], nn.Module]:
     if not isinstance(network, nn.Module):
         return network
+    if is_sharded(network):
+        raise UserError(
+            "a Learner copies its network, and one that processes share (fully_shard) cannot be "
+            "copied: use driftwise.Realigner in a loop of your own"
+        )
     given = copy.deepcopy(network)
     take_single_samples(given)
     return lambda _: copy.deepcopy(given)
