@@ -11,7 +11,7 @@ uses no processor time) and by processor time (for a machine that does other thi
 `buffer` is the fraction of our step that is spent in `offer` and `sample`, messages included: of its wall
 time, in which a process also waits there for one that is behind, and of its processor time.
 `scaling` is samples a second over 1, 2 and 4 processes of one thread each; beyond the number of cores
-it can only fall. `--save` writes results/distributed.json.
+it can only fall. `--save` writes results/distributed.json, and `--figure` draws what is saved there.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ from driftwise.models import MLP, ResNet18, seeded
 from driftwise.models.inputs import to_input
 from driftwise.types import Samples
 
-SAVED = Path(__file__).resolve().parents[1] / "results" / "distributed.json"
+ROOT = Path(__file__).resolve().parents[1]
+SAVED = ROOT / "results" / "distributed.json"
+FIGURE = ROOT / "docs" / "images" / "distributed-scaling.png"
 CASES: dict[str, tuple[type[nn.Module], dict[str, Any], int, int]] = {
     "mlp": (MLP, {}, 64, 60),
     "resnet": (ResNet18, {"width": 20}, 32, 3),
@@ -184,14 +186,44 @@ def measure(case: str, processes: int, layout: str, turns: int) -> dict[str, Any
     return found
 
 
+def draw() -> None:
+    """Samples a second over processes, as saved: measured, and with a core for each process."""
+    import matplotlib.pyplot as plt
+
+    saved = json.loads(SAVED.read_text())["findings"]
+    points = [each for each in saved if each["case"] == "resnet" and each["layout"] == "sharded"]
+    points.sort(key=lambda each: int(each["processes"]))
+    processes = [each["processes"] for each in points]
+    ours = [each["processes"] * each["samples_per_processor_second"] for each in points]
+    ddp = [
+        each * (1 + point["slower_processor"][1]) for each, point in zip(ours, points, strict=True)
+    ]
+    figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
+    axes.plot(processes, [ours[0] * each for each in processes], ":", color="0.6", label="linear")
+    axes.plot(processes, ddp, "s--", color="tab:orange", label="plain DDP, no buffer")
+    axes.plot(processes, ours, "o-", color="tab:blue", label="ER, one sharded buffer")
+    axes.set(
+        xticks=processes,
+        xlabel="processes, one thread each",
+        ylabel="samples per second of processor time,\nall processes",
+        ylim=(0, None),
+    )
+    axes.legend(frameon=False)
+    figure.savefig(FIGURE, dpi=150)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--turns", type=int, default=12)
     parser.add_argument("--only", nargs="+", default=["mlp", "resnet", "scaling"])
     parser.add_argument("--save", action="store_true")
+    parser.add_argument("--figure", action="store_true", help="draw what is saved, and no more")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     parser.add_argument("--layout", default="sharded", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.figure:
+        draw()
+        return
     if options.work:
         torch.set_num_threads(1)
         found = work(options.work, options.layout, options.turns)
