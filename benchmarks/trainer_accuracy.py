@@ -1,10 +1,11 @@
 """AMR on digits-cd in the trainers of others and in our own loop: final average accuracy over seeds.
 
-    python benchmarks/trainer_accuracy.py [--seeds 20] [--environment ...] [--save]
+    python benchmarks/trainer_accuracy.py [--seeds 20] [--only avalanche] [--environment ...] [--save]
 
 All loops have the same stream, network, learning rate, buffer, detector and label source; each shuffles
 its batches by itself. `vanilla` is our own loop without adaptation. Needs the extras `lightning` and
-`transformers`; Avalanche runs in an environment of its own. `--save` writes results/trainers.csv.
+`transformers`; Avalanche runs in an environment of its own. `--save` writes results/trainers.csv after every
+run, and keeps what is there of other loops and seeds.
 """
 
 from __future__ import annotations
@@ -18,13 +19,12 @@ import logging
 import statistics
 import subprocess
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from avalanche_side import add_environment, python_of
-from scipy import stats
 from trainer_cases import in_lightning, in_transformers, own_loop
 
 from driftwise.adapt import Vanilla
@@ -56,6 +56,7 @@ def avalanche(seed: int, environment: Path) -> Outcome:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--only", nargs="+", metavar="LOOP")
     parser.add_argument("--save", action="store_true")
     add_environment(parser)
     options = parser.parse_args()
@@ -70,26 +71,36 @@ def main() -> None:
         "transformers": lambda seed: theirs(in_transformers, seed),
         "avalanche": lambda seed: avalanche(seed, options.environment),
     }
-    found: dict[str, list[Outcome]] = {}
-    for name, train in loops.items():
-        with contextlib.redirect_stdout(io.StringIO()):  # their own reports
-            found[name] = [train(seed) for seed in range(options.seeds)]
-        faa = [accuracy for accuracy, _ in found[name]]
-        gaps = [a - b for a, (b, _) in zip(faa, found["own loop"], strict=True)]
-        spread = statistics.stdev(gaps) / len(gaps) ** 0.5 * stats.t.ppf(0.975, len(gaps) - 1)
+    found = saved()
+    for name in options.only or loops:
+        for seed in range(options.seeds):
+            with contextlib.redirect_stdout(io.StringIO()):  # their own reports
+                found[name, seed] = loops[name](seed)
+            if options.save:
+                save(found)
+        mine = [found[name, seed][0] for seed in range(options.seeds)]
         print(
-            f"{name:18} {statistics.mean(faa):5.1f} ({min(faa):.1f} to {max(faa):.1f}), "
-            f"{statistics.mean(gaps):+5.1f} ± {spread:.1f} against the own loop, "
-            f"{statistics.mean(labels for _, labels in found[name]):.0f} labels",
+            f"{name:18} {statistics.mean(mine):5.1f} ({min(mine):.1f} to {max(mine):.1f})",
             flush=True,
         )
-    if options.save:
-        with SAVED.open("w", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(["loop", "seed", "faa", "labels"])
-            for name, outcomes in found.items():
-                for seed, (accuracy, labels) in enumerate(outcomes):
-                    writer.writerow([name, seed, f"{accuracy:.2f}", labels])
+
+
+def saved() -> dict[tuple[str, int], Outcome]:
+    if not SAVED.exists():
+        return {}
+    with SAVED.open() as file:
+        return {
+            (line["loop"], int(line["seed"])): (float(line["faa"]), int(line["labels"]))
+            for line in csv.DictReader(file)
+        }
+
+
+def save(found: Mapping[tuple[str, int], Outcome]) -> None:
+    with SAVED.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["loop", "seed", "faa", "labels"])
+        for (name, seed), (accuracy, labels) in sorted(found.items()):
+            writer.writerow([name, seed, f"{accuracy:.2f}", labels])
 
 
 if __name__ == "__main__":
