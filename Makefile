@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEV := $(VENV)/.ready-dev
 
-.PHONY: help demo test check docs format package bench faults fuzz clean
+.PHONY: help demo test check docs reference format package bench faults fuzz clean
 
 help:
 	@echo "make demo    the embedded benchmark, three adaptations side by side, and its page"
 	@echo "make test    all tests, with branch coverage"
 	@echo "make check   format, lint, types, import rules, docs"
 	@echo "make docs    the documentation as a site, in site/"
+	@echo "make reference  pages that follow from the code, after a change of flags or settings"
 	@echo "make format  rewrite the sources in the project's format"
 	@echo "make package the wheel and the sdist, installed and used in a fresh environment"
 	@echo "make bench   the benchmarks: ratios, and the demo's claim over ten seeds"
@@ -43,6 +44,9 @@ check: $(DEV) docs
 
 docs: $(DEV)
 	$(BIN)/zensical build --strict --clean
+
+reference: $(DEV)
+	$(BIN)/python tools/reference_pages.py
 
 format: $(DEV)
 	$(BIN)/ruff format .

@@ -1,4 +1,4 @@
-"""Labels where they bring most: one budget, spent in five ways on Yearbook and PACS.
+"""Labels where they bring most: one budget, spent in several ways on Yearbook and PACS.
 
     DRIFTWISE_DATA=... python benchmarks/label_spending.py [--only yearbook] [--seeds 0 1 2]
 
@@ -6,6 +6,7 @@ The streams and settings are those of examples/yearbook.py and examples/pacs.py.
 what `amr` asks for with the same seed:
 
     amr       realignment where drift is found
+    weighed   `amr-weighed`: the same requests; old samples stay as far as the fresh labels support them
     gain      `amr-gain`: expected gain in accuracy per label, over all checked classes
     evenly    random samples
     oracle    random ones among the samples that the learner without labels gets wrong
@@ -19,12 +20,15 @@ from __future__ import annotations
 import argparse
 import csv
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from natural_page import interval
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "examples"))
@@ -35,7 +39,7 @@ import yearbook  # noqa: E402
 
 RESULTS = ROOT / "results" / "label_spending.csv"
 COLUMNS = ("stream", "way", "seed", "labels", "accuracy")
-WAYS = ("amr", "vanilla", "gain", "evenly", "oracle")
+WAYS = ("amr", "vanilla", "weighed", "gain", "evenly", "oracle")
 
 
 def captured(module: Any, seeds: list[int]) -> tuple[Any, dict[str, Any]]:
@@ -72,7 +76,7 @@ def play(
     for way in ways:
         settings = dict(more["settings"])
         kind, known, count = way, stream, budget
-        if way == "gain":
+        if way in ("gain", "weighed"):
             # The same way of asking, another adaptation.
             kind = "amr"
         elif way == "oracle":
@@ -80,7 +84,8 @@ def play(
             wrong = np.flatnonzero(rest & ~hits["vanilla"])
             chosen = np.random.default_rng([seed, 2]).permutation(wrong)[:budget]
             known = replace(stream, given=stream.given | np.isin(np.arange(len(rest)), chosen))
-        adaptation = {"adaptation": "driftwise.adapt.by_gain:SpendByGain"} if way == "gain" else {}
+        names = {"gain": "driftwise.adapt.by_gain:SpendByGain", "weighed": "amr-weighed"}
+        adaptation = {"adaptation": names[way]} if way in names else {}
         outcome = showing.run_stream(
             known,
             kind,
@@ -97,13 +102,35 @@ def play(
     return lines
 
 
+def table() -> Iterator[str]:
+    """Accuracies, and what `gain` and `weighed` are above each other way, paired by seed."""
+    with RESULTS.open(newline="") as lines:
+        found = {
+            (each["stream"], each["way"], each["seed"]): float(each["accuracy"])
+            for each in csv.DictReader(lines)
+        }
+    for stream, mine in product(("yearbook", "pacs"), ("gain", "weighed")):
+        for way in WAYS:
+            seeds = [s for st, w, s in found if (st, w) == (stream, mine) and (st, way, s) in found]
+            if way == mine or len(seeds) < 2:
+                continue
+            pairs = [(found[stream, mine, seed], found[stream, way, seed]) for seed in seeds]
+            above, half = interval([one - other for one, other in pairs])
+            means = np.mean(pairs, axis=0)
+            yield f"{stream}: {mine} {means[0]:.1f}, {way} {means[1]:.1f}: {above:+.1f} ± {half:.1f}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=("yearbook", "pacs"), action="append")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--budgets", type=int, nargs="+", help="of each seed, where amr has run")
+    parser.add_argument("--table", action="store_true", help="print what has been measured")
     asked = parser.parse_args()
+    if asked.table:
+        print("\n".join(table()))
+        return
     budgets = asked.budgets or [None] * len(asked.seeds)
     torch.set_num_threads(1)
     for name, module in (("pacs", pacs), ("yearbook", yearbook)):

@@ -71,13 +71,13 @@ class MoaForest:
 
     def learn(self, x: np.ndarray, y: np.ndarray) -> None:
         """One after the other."""
-        make = _capymoa("instance").LabeledInstance.from_array
+        make = _capymoa("core").LabeledInstance.from_array
         for row, label in zip(x.astype(np.float64), y.tolist(), strict=True):
             self._model.train(make(self._schema, row, label))
 
     def predict(self, x: np.ndarray) -> np.ndarray:
         """One after the other."""
-        make = _capymoa("instance").Instance.from_array
+        make = _capymoa("core").Instance.from_array
         rows = [make(self._schema, row) for row in x.astype(np.float64)]
         found = [self._model.predict(row) for row in rows]
         return np.array([0 if label is None else label for label in found])

@@ -22,10 +22,12 @@ from driftwise.report import style
 from driftwise.report.sweeps import Sweep, read_sweep
 from driftwise.reproduce.beside_paper import STRATEGIES, Beside, beside, in_words
 from driftwise.reproduce.claims import claims
-from driftwise.reproduce.grids import METHODS, TABLES
+from driftwise.reproduce.evidence import FAILS, HOLDS
+from driftwise.reproduce.grids import METHODS, TABLES, TARGETS
 from driftwise.reproduce.leaderboard import board
 from driftwise.reproduce.paper_table import TableCell, paper_table
 from driftwise.reproduce.places import grouped
+from driftwise.reproduce.published import find
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results" / "tables"
@@ -69,9 +71,10 @@ def words(cell: TableCell | None) -> str:
 def summary_lines(found: dict[str, tuple[Sweep, Beside]]) -> list[str]:
     """One line per table: how much is done, and what of the paper's shape is kept."""
     lines = [
-        "| table | cells done | seeds | correlation with the paper | amr above vanilla | amr above fr "
-        "(paper) | order of all three kept | recovery by amr, points (95 % over groups) | the paper's |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| table | cells done | seeds | drifts found | correlation with the paper | amr above vanilla | "
+        "amr above fr (paper) | order of all three kept | recovery by amr, points (95 % over groups) | "
+        "the paper's |",
+        "|---" * 10 + "|",
     ]
     for name, (sweep, both) in found.items():
         asked = [cell for cell in paper_table(sweep).cells if cell.seeds_asked]
@@ -79,7 +82,8 @@ def summary_lines(found: dict[str, tuple[Sweep, Beside]]) -> list[str]:
         r = both.correlation
         gains = both.recovery()
         groups = both.groups
-        above = sum(_faa(group["amr"]) > _faa(group["vanilla"]) for group in groups)
+        pairs = both.groups_with("vanilla", "amr")
+        above = sum(_faa(pair["amr"]) > _faa(pair["vanilla"]) for pair in pairs)
         level = sum(_faa(group["amr"]) >= _faa(group["fr"]) for group in groups)
         paper = sum(
             g["amr"].published.faa >= g["fr"].published.faa
@@ -90,12 +94,24 @@ def summary_lines(found: dict[str, tuple[Sweep, Beside]]) -> list[str]:
         lines.append(
             f"| {NAMES[name]} | {len(both.cells)} of {len(asked)} | "
             f"{'–' if not seeds else ' to '.join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))} | "
-            f"{'–' if r is None else f'{r:.2f}'} ({len(both.pairs)} cells) | {above} of {of} | "
-            f"{level} ({paper}) of {of} | {kept} of {of} | "
+            f"{found_drifts(both)} | "
+            f"{'–' if r is None else f'{r:.2f}'} ({len(both.pairs)} cells) | "
+            f"{above} of {len(pairs)} | {f'{level} ({paper}) of {of}' if of else '–'} | "
+            f"{f'{kept} of {of}' if of else '–'} | "
             f"{in_words([here for _, here in gains]) if gains else '–'} | "
             f"{in_words([theirs for theirs, _ in gains]) if gains else '–'} |"
         )
     return lines
+
+
+def found_drifts(both: Beside) -> str:
+    """How many drifts of how many were found, over all runs."""
+    runs = [run for cell in both.cells if cell.measured for run in cell.measured.runs]
+    found, of = (
+        sum(int(run.detection.get(key) or 0) for run in runs)
+        for key in ("num_detected", "num_drifts")
+    )
+    return f"{found:,} of {of:,}"
 
 
 def _faa(cell: TableCell) -> float:
@@ -159,6 +175,7 @@ def claim_lines(sweeps: Sequence[Sweep]) -> list[str]:
 def plain_lines(found: dict[str, tuple[Sweep, Beside]], sweeps: Sequence[Sweep]) -> list[str]:
     """What the paper says and these runs do or do not show, in sentences."""
     verdicts = {claim.key: claim.holds for claim in claims(sweeps)}
+    decided = sum(verdict in (HOLDS, FAILS) for verdict in verdicts.values())
     labels, flops = {}, []
     for buffer in sorted(
         {int(str(c.place["buffer_size"])) for _, b in found.values() for c in b.cells}
@@ -184,6 +201,7 @@ def plain_lines(found: dict[str, tuple[Sweep, Beside]], sweeps: Sequence[Sweep])
         flops += [fr.mean / amr.mean for fr, amr in costs if fr is not None and amr is not None]
     times = ", ".join(f"{ratio:.1f} times with {buffer}" for buffer, ratio in labels.items())
     lines = [
+        f"- **Decided: {decided} of {len(verdicts)} claims.**",
         "- **Orders of magnitude fewer labels with every buffer: "
         f"{_yes(verdicts['fewer-labels'])}.** `fr` asks for {times} samples as many labels as `amr`, "
         "summed over all groups.",
@@ -239,13 +257,47 @@ def ablation_lines() -> list[str]:
     return lines
 
 
+def validity_lines() -> list[str]:
+    """Each table on the development seed: drifts found, accuracy beside the paper."""
+    lines = [
+        "| table | drifts | drifts found | no drift, share of the paper's, 500 and 5000 | "
+        f"{' | '.join(STRATEGIES)} | valid |",
+        "|---" * (5 + len(STRATEGIES)) + "|",
+    ]
+    for entry in json.loads((ROOT / "results" / "scale_validity.json").read_text())["tables"]:
+        table, drifts = entry["table"], entry["num_drifts"]
+        cells = []
+        for adaptation in STRATEGIES:
+            paper = find(
+                benchmark=TARGETS[table].benchmarks[0],
+                buffer_size=500,
+                method="er",
+                adaptation=adaptation,
+                num_drifts=drifts,
+            )
+            assert paper is not None
+            cells.append(f"{entry['faa'][adaptation]:.1f} ({paper.faa:.1f})")
+        shares = ", ".join(
+            f"{share:.0%}" for share in entry["share_of_published_without_drift"].values()
+        )
+        lines.append(
+            f"| {NAMES[table]} | {drifts} | {entry['tpr']:.0%} | {shares} | {' | '.join(cells)} | "
+            f"{'yes' if entry['valid'] else 'no'} |"
+        )
+    return lines
+
+
 def draw(found: dict[str, tuple[Sweep, Beside]]) -> None:
     """Ours against published, a panel for each table; hollow: without drift."""
     styles = style.styles_of(STRATEGIES)
     with mpl.rc_context(style.RC):
-        figure = Figure(figsize=(3.1 * len(found), 3.5), layout="constrained")
-        panels = figure.subplots(1, len(found), squeeze=False)[0]
-        for panel, (name, (_, both)) in zip(panels, found.items(), strict=True):
+        columns = min(2, len(found))
+        rows = -(-len(found) // columns)
+        figure = Figure(figsize=(3.1 * columns, 3.5 * rows), layout="constrained")
+        panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+        for panel in panels[len(found) :]:
+            panel.remove()
+        for panel, (name, (_, both)) in zip(panels, found.items(), strict=False):
             ends = [min(map(min, both.pairs)), max(map(max, both.pairs))]
             panel.plot(ends, ends, color=style.FAINT, linewidth=1.2, zorder=0)
             for cell in both.cells:
@@ -263,7 +315,7 @@ def draw(found: dict[str, tuple[Sweep, Beside]]) -> None:
             r = both.correlation
             panel.set_title(NAMES[name] + ("" if r is None else f": r = {r:.2f}"))
             panel.set_xlabel("published FAA, %")
-        panels[0].set_ylabel("here, %")
+            panel.set_ylabel("here, %")
         shown = {**styles, "no drift": dataclasses.replace(styles["vanilla"], hollow=True)}
         handles = [
             Line2D([], [], linestyle="", marker=s.marker, color=s.colour, markerfacecolor=s.face)
@@ -306,6 +358,7 @@ def page_of(text: str, folder: Path) -> str:
     text = put(text, "claims", claim_lines(sweeps))
     text = put(text, "plain", plain_lines(found, sweeps))
     text = put(text, "ablations", ablation_lines())
+    text = put(text, "validity", validity_lines())
     return put(text, "leaderboard", board(sweeps).markdown().strip().splitlines())
 
 

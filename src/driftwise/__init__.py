@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from driftwise import adapt, datasets, detect, encoders, methods, models, streams, testing
+    from driftwise import adapt, datasets, detect, encoders, methods, models, plot, streams, testing
     from driftwise.analytic_learner import AnalyticLearner
     from driftwise.config.schema import RunConfig
     from driftwise.datasets.arrays import from_torch_dataset
@@ -55,7 +55,9 @@ _HOMES = {
     "write_report": "driftwise.report",
 }
 
-_PACKAGES = ("adapt", "datasets", "detect", "encoders", "methods", "models", "streams", "testing")
+_PACKAGES = (
+    *("adapt", "datasets", "detect", "encoders", "methods", "models", "plot", "streams", "testing"),
+)
 
 __all__ = [
     "AnalyticLearner",
@@ -83,6 +85,7 @@ __all__ = [
     "load_own",
     "methods",
     "models",
+    "plot",
     "results",
     "resume",
     "run",

@@ -80,6 +80,14 @@ class StatisticsMemory:
         """What is kept of a class, to be restored if its concept returns."""
         return self.statistics.moments(label) if label in self.statistics.labels else None
 
+    def features(self, images: Tensor) -> Tensor:
+        """What statistics are kept of, (samples, d)."""
+        return self._features(images)
+
+    def pooled(self) -> tuple[Tensor, float] | None:
+        """The scatter within classes, (d, d), and its degrees of freedom; None: not kept."""
+        return None if self.statistics.kind == "none" else self.statistics.pooled()
+
     def distance(self, moments: Moments, images: Tensor) -> float:
         """How far the mean of samples is from that of statistics, in pooled variances."""
         shift = self._features(images).double().mean(dim=0) - moments.mean

@@ -32,7 +32,7 @@ from driftwise.models.inputs import input_shape_of, to_input
 from driftwise.part_state import PartState
 from driftwise.protocols import Adaptation, AdaptationContext, HasSamples, Listener
 from driftwise.stats.fraction import estimate_shares
-from driftwise.streams import Stream, StreamLabels, Task
+from driftwise.streams import Stream, StreamLabels, Task, WrongAnswers
 from driftwise.types import AdaptationResult, Samples, StepReport, TaskRecord, TaskState, Verdict
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ class DriftLoop:
         min_harm: float | None = None,
         only_just_drifted: bool = False,
         label_budget: int | None = None,
+        wrong_answers: WrongAnswers | float = 0.0,
         seed: int = 0,
     ) -> None:
         """A loop that is not bound to a stream yet.
@@ -92,6 +93,7 @@ class DriftLoop:
             min_harm: points of accuracy below which a drift is not adapted to.
             only_just_drifted: check only classes that drift in the task, as published.
             label_budget: labels that adaptation may use at most. None: no limit.
+            wrong_answers: the share of the labels for adaptation that is wrong, to see what that costs.
             seed: what the detector's permutations and the choice of labelled samples are drawn from.
         """
         # The others do all that the loop asks of a learner.
@@ -114,6 +116,9 @@ class DriftLoop:
         self._min_harm = min_harm
         self._asks_learner = min_harm is not None or monitor_labels == "predicted"
         self._only_just_drifted = only_just_drifted
+        if not isinstance(wrong_answers, WrongAnswers):
+            wrong_answers = WrongAnswers(share=wrong_answers)
+        self._wrong_answers = wrong_answers
         self._stream: Stream | None = None
 
     @property
@@ -169,6 +174,7 @@ class DriftLoop:
             allowance=ledger.allowance,
             book=lambda count: ledger.book_labels("adaptation", count),
             seed=self.seed,
+            wrong=self._wrong_answers,
         )
         drifting = stream.schedule.drifting
         context = DetectorContext(

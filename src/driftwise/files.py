@@ -9,20 +9,24 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import importlib
 import io
 import json
 import math
 import os
 import secrets
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import IO, Any, BinaryIO, TypeAlias
 
 from driftwise.errors import RunFailure, UserError
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 """A JSON value; read-only types, so that a dict of floats counts as one."""
+
+IS_WINDOWS = os.name == "nt"
 
 SMALL = 16 * 2**20
 """Bytes of a file of settings, at most."""
@@ -45,13 +49,21 @@ def open_regular(path: str | os.PathLike[str], most: int | None = None) -> io.Bu
     """Open a regular file of at most so many bytes; OSError for anything else, without waiting."""
     _refuse(Path(path).stat(), path, most)  # first: opening some devices does something
     # Between the two calls it may have become something else; that must not keep us waiting either.
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    handle = os.open(path, os.O_RDONLY | _flags("O_CLOEXEC", "O_NONBLOCK", "O_NOCTTY", "O_BINARY"))
     try:
         _refuse(os.fstat(handle), path, most)
     except OSError:
         os.close(handle)
         raise
     return os.fdopen(handle, "rb")
+
+
+def _flags(*names: str) -> int:
+    """Of these flags for `os.open`, those that the system has."""
+    found = 0
+    for name in names:
+        found |= getattr(os, name, 0)
+    return found
 
 
 def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
@@ -166,7 +178,7 @@ def temporary_beside(target: Path) -> Path:
 def own_file(path: str, flags: int) -> int:
     """An `opener` for files under a known name: a link, a pipe or a device there is an OSError."""
     # Without waiting: a pipe would keep its opener until somebody comes to the other end.
-    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    flags |= _flags("O_NOFOLLOW", "O_NONBLOCK")
     try:
         handle = os.open(path, flags, 0o666)
     except OSError as error:
@@ -350,7 +362,10 @@ class Manifest:
 
 def sync(path: Path) -> None:
     """Wait until a file, or the names in a folder, are on the disk."""
-    handle = os.open(path, os.O_RDONLY)
+    if IS_WINDOWS and path.is_dir():
+        return  # folders cannot be opened there; NTFS keeps a log of names
+    # Windows flushes only what was opened for writing.
+    handle = os.open(path, os.O_RDWR if IS_WINDOWS else os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
@@ -386,15 +401,51 @@ def alone(path: Path) -> Iterator[None]:
         handle.close()
 
 
+def lock_file(file: IO[bytes], *, wait: bool = True, shared: bool = False) -> None:
+    """Lock an open file until it is closed, however its process ends.
+
+    Args:
+        file: open for reading at least.
+        wait: for another process that holds it; else BlockingIOError.
+        shared: with others that ask for a shared lock. Windows has no such lock here: it is exclusive.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        _lock_on_windows(file, wait=wait)
+        return
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    fcntl.flock(file, kind if wait else kind | fcntl.LOCK_NB)
+
+
+_LOCKED_BYTE = 2**30
+"""Far behind the content, which others may read while the file is locked."""
+
+
+def _lock_on_windows(file: IO[bytes], *, wait: bool) -> None:
+    msvcrt: Any = importlib.import_module("msvcrt")
+    handle = file.fileno()
+    while True:
+        before = os.lseek(handle, 0, os.SEEK_CUR)
+        os.lseek(handle, _LOCKED_BYTE, os.SEEK_SET)
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+            return
+        except OSError as error:
+            if not wait:
+                raise BlockingIOError(errno.EAGAIN, "the file is locked", file.name) from error
+        finally:
+            os.lseek(handle, before, os.SEEK_SET)
+        time.sleep(0.05)
+
+
 def _take(lock: Path) -> BinaryIO:
     """Wait for a lock that the kernel gives back however its holder ends."""
-    import fcntl  # here, so that looking for data works where there is no such lock
-
     with writing(lock, "choose a folder on a local disk that you may write to"):
         while True:
             handle = open(lock, "ab", opener=own_file)  # noqa: SIM115
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX)
+                lock_file(handle)
                 if os.path.samestat(os.fstat(handle.fileno()), lock.stat()):
                     return handle
             except FileNotFoundError:

@@ -65,6 +65,14 @@ class KeepsStatistics(Protocol):
         """What is kept of a class; None: nothing."""
         ...
 
+    def features(self, images: Tensor) -> Tensor:
+        """What statistics are kept of, (samples, d)."""
+        ...
+
+    def pooled(self) -> tuple[Tensor, float] | None:
+        """The scatter within classes, (d, d), and its degrees of freedom; None: not kept."""
+        ...
+
     def restore(self, label: int, moments: Moments) -> None:
         """Put earlier statistics in the place of a class's present ones."""
         ...
@@ -93,6 +101,18 @@ class LabelSource(Protocol):
 
     def unlabelled(self) -> Samples:
         """Current samples of all known classes without labels; their labels are -1."""
+        ...
+
+
+@runtime_checkable
+class AsksAgain(Protocol):
+    """A source of labels that can have a sample labelled a second time."""
+
+    def ask_again(self, label: int, samples: Samples) -> Tensor:
+        """Whether a second answer says the same of samples of this class, bool (samples,).
+
+        Each is booked; what the budget does not allow is not confirmed.
+        """
         ...
 
 

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from driftwise.stats.kind_names import ACTIONS, Kind
+
 ScoresT = TypeVar("ScoresT")
 
 Extras = Mapping[str, Tensor]
@@ -199,11 +201,23 @@ class Verdict:
     """of a drifted class, the ids of current samples that more likely than not drifted"""
     spared: bool = False
     """drifted, but too harmless to spend labels on"""
+    kind: Kind | None = None
+    """what kind of change it is; None: the detector does not say"""
+    kind_evidence: Mapping[str, float] | None = None
+    """the numbers that show it"""
+    stream_kind: Kind | None = None
+    """the most urgent kind of change in the stream at this check, the same for all of its classes"""
+    stream_evidence: Mapping[str, float] | None = None
 
     @property
     def needs_adaptation(self) -> bool:
         """Whether the class is to be adapted to."""
         return bool(self.drifted) and not self.spared
+
+    @property
+    def action(self) -> str | None:
+        """What is recommended; None: the kind of the change is not known."""
+        return None if self.kind is None else ACTIONS[self.kind]
 
 
 @dataclass(frozen=True, kw_only=True)

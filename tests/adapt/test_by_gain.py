@@ -40,12 +40,13 @@ def test_a_harmless_drift_costs_no_label_and_is_reported() -> None:
     assert "not adapted" in result.notes[0]
 
 
-def test_fresh_samples_replace_as_many_old_ones() -> None:
+def test_all_fresh_samples_are_put_in_and_old_ones_stay_beside_them() -> None:
     memory, shop = memory_with(HELD), Shop(40)
     SpendByGain().adapt(verdicts([0], harm=50.0, share=1.0), context(memory, shop, annotate))
     held = memory.samples_of(0)
-    assert len(held) == 20
-    assert int((held.concepts == OLD).sum()) == 10
+    assert len(held) <= 20
+    assert int((held.concepts != OLD).sum()) == 10
+    assert int((held.concepts == OLD).sum()) > 0
 
 
 def test_checked_classes_without_an_alarm_get_few_labels_all_the_time() -> None:

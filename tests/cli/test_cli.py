@@ -130,7 +130,7 @@ def test_the_help_of_a_command_lists_every_setting(
 MISTAKES = {
     "": "the following arguments are required: COMMAND",
     "runn": "COMMAND must be one of demo, run, compare, report, sweep, reproduce, detect, data, "
-    "serve, list; got 'runn'",
+    "serve, list, doctor, completion; got 'runn'",
     "run --buffersize 5": "unknown flag --buffersize; did you mean --buffer-size?",
     "run --metod.alpha 5": "unknown flag --metod.alpha; did you mean --method.alpha?",
     "run --detector.lvel 5": "unknown flag --detector.lvel; did you mean --detector.level?",
@@ -576,6 +576,13 @@ def test_a_reader_that_has_gone_gets_no_traceback(
     assert capsys.readouterr().err == ""
 
 
+def test_a_folder_has_no_colon_where_windows_forbids_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = RunConfig(method="er", adaptation="own_parts:Mine")
+    assert ":" in cli._default_folder(config).name
+    monkeypatch.setattr(cli, "IS_WINDOWS", True)
+    assert cli._default_folder(config).name == "digits-cd-er-own_parts.Mine-seed0"
+
+
 # --- the list -----------------------------------------------------------------------------------
 
 
@@ -591,8 +598,20 @@ def test_the_list_has_every_part_of_every_kind(call: Call) -> None:
     for kind, entries in CATALOGUE.items():
         assert f"\n{kind}\n" in f"\n{text}"
         for name, entry in entries.items():
-            assert re.search(rf"^  {re.escape(name)} +{re.escape(entry.summary)}$", text, re.M)
-    assert "--detector.level: " in text
+            words = r"\s+".join(map(re.escape, entry.summary.split()))
+            assert re.search(rf"^  {re.escape(name)} +{words}$", text, re.M)
+
+
+def test_the_list_of_one_kind_shows_each_option_once(call: Call) -> None:
+    text = call("list", "detectors").out
+    assert text.startswith("detector\n")
+    assert "der++" not in text
+    assert text.count("--detector.correction: ") == 1
+    assert re.search(r"--detector\.correction: [^(]*\(ks, mmd, c2st,\s+combined", text)
+    assert list(strict_json(call("list", "detector", "--json").out)) == ["detector"]
+    outcome = call("list", "detektor")
+    assert outcome.code == 2
+    assert "unknown kind 'detektor'" in outcome.err
 
 
 # --- comparisons and reports --------------------------------------------------------------------

@@ -148,6 +148,27 @@ def test_show_draws_a_sheet_of_a_set_a_benchmark_or_a_path(data: Command, machin
             assert image.format == "PNG"
 
 
+def test_a_table_is_verified_and_shown_by_its_columns(data: Command, machine: Path) -> None:
+    table = machine / "readings.csv"
+    lines = [f"{i % 7},{i * i % 11},{'ab'[i % 2]},{2020 + i // 20}" for i in range(40)]
+    table.write_text("\n".join(["x,y,gas,year", *lines]))
+    columns = ("--label", "gas", "--domain", "year")
+    counts = data("verify", table, *columns, "--json").json["counts"]
+    assert counts == {
+        part: {"a": n, "b": n} for part, n in (("all", 20), ("2020", 10), ("2021", 10))
+    }
+    sizes = []
+    for words in (columns, ("--label", "gas", "--classes", "1")):
+        assert data("show", table, *words).code == 0
+        with Image.open(machine / "work/readings.png") as image:
+            sizes.append(image.size)
+    assert sizes[0][0] > sizes[1][0], "a panel for each domain"
+    with pytest.raises(UserError, match="say by `label`"):
+        data("show", table)
+    with pytest.raises(UserError, match="your own table"):
+        data("verify", "digits", "--label", "gas")
+
+
 def test_a_class_whose_name_is_no_text_is_listed_and_shown(data: Command, machine: Path) -> None:
     for name in (b"caf\xe9", b"dogs"):
         write_images(machine / "pets" / os.fsdecode(name), 2)

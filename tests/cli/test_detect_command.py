@@ -185,7 +185,7 @@ def test_the_folder_holds_page_report_and_image(
     assert outcome.out.endswith(f"the page: {out / 'index.html'}\n")
     page = (out / "index.html").read_text()
     assert "<h1>2 of 4 tested classes have drifted: one, three</h1>" in page
-    assert re.findall(r"<h3>(.*?)</h3>", page) == ["one", "three"]
+    assert re.findall(r'class="pair"><h3>(.*?)</h3>', page) == ["one", "three"]
     assert page.count('src="data:image/png;base64,') == 2 * 2 * 8
     assert "http" not in page.replace("http-equiv", "")
     assert html.escape(str(drifted / "one")) in page
@@ -193,6 +193,54 @@ def test_the_folder_holds_page_report_and_image(
     with Image.open(out / "drift.png") as sheet:
         assert sheet.width > 16 * 96
         assert sheet.height > 2 * 96
+
+
+def test_the_page_names_probable_causes_in_words(
+    detect: Command, reference: Path, machine: Path
+) -> None:
+    darker = {name: images // 2 for name, images in digits(1).items()}
+    outcome = detect(reference, write_classes(machine / "dark", darker), "--out", machine / "out")
+    page = (machine / "out" / "index.html").read_text()
+    for text in (outcome.out, page):
+        assert re.search(r"Probable causes.*darker \(brightness -\d", text)
+    found = strict_json((machine / "out" / "report.json").read_text())
+    assert {each["name"] for each in found["image_statistics"]} == {
+        *("brightness", "contrast", "sharpness"),
+    }
+    assert found["frequencies"]["p_value"] > 0.9, "as many of each class as before"
+
+
+def test_several_current_sides_are_periods_with_a_page_over_all(
+    detect: Command, reference: Path, drifted: Path, machine: Path
+) -> None:
+    same, out = write_classes(machine / "2023", digits(2)), machine / "out"
+    outcome = detect(reference, same, drifted, "--out", out)
+    assert outcome.code == 3
+    found = strict_json((out / "report.json").read_text())
+    assert [period["drifted"] for period in found["periods"]] == [False, True]
+    assert [period["level"] for period in found["periods"]] == [0.025, 0.025]
+    assert found["level"] == 0.05
+    page = (out / "index.html").read_text()
+    assert "<h1>Drift in 1 of 2 periods</h1>" in page
+    for link in re.findall(r'href="(period.*?)"', page):
+        assert 'href="../index.html"' in (out / link).read_text()
+    assert "2023: no drift found" in outcome.out
+
+
+def test_folders_without_classes_are_compared_as_one_class(detect: Command, machine: Path) -> None:
+    images = np.concatenate([*digits(0).values()])
+    flat = [write_classes(machine / side, {".": images}) for side in ("before", "after")]
+    for number, file in enumerate(sorted(flat[1].iterdir())):
+        Image.fromarray(255 - images[number].squeeze(-1)).save(file)
+    outcome = detect(*flat, "--json")
+    assert outcome.code == 3
+    (everything,) = outcome.json["classes"]
+    assert everything["num_reference"] == len(images)
+    nested = write_classes(machine / "nested", digits(1))
+    assert (
+        detect(nested, flat[1], "--no-labels", "--json").json["classes"][0]["name"]
+        == (everything["name"])
+    )
 
 
 def test_classes_go_by_name_not_by_place(detect: Command, reference: Path, machine: Path) -> None:

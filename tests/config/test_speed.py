@@ -14,7 +14,7 @@ from driftwise.config.speed import fast
 @pytest.fixture
 def capable(monkeypatch: pytest.MonkeyPatch) -> None:
     """A processor with bfloat16, on which four threads are fastest."""
-    monkeypatch.setattr(speed, "_has_bf16", lambda: True)
+    monkeypatch.setattr(speed, "has_bf16", lambda: True)
     monkeypatch.setattr(speed, "_fastest_threads", lambda: 4)
 
 
@@ -42,8 +42,8 @@ def test_a_small_network_is_left_as_it_is() -> None:
 def test_bf16_needs_instructions_for_it(
     flags: str, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Path, "read_text", lambda _: f"flags : fpu {flags}\n")
-    assert speed._has_bf16.__wrapped__() is expected
+    monkeypatch.setattr(Path, "read_text", lambda _, encoding: f"flags : fpu {flags}\n")
+    assert speed.has_bf16.__wrapped__() is expected
 
 
 def test_threads_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:

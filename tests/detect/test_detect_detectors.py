@@ -154,6 +154,12 @@ def test_a_class_with_too_few_samples_is_not_testable_which_is_not_no_drift(
     sizes: tuple[int, int], few: str
 ) -> None:
     (verdict,) = check({3: (samples([0] * sizes[0], 3), samples([99] * sizes[1], 3))})
+    assert verdict.kind == "not testable"
+    assert verdict.kind_evidence == {
+        "missing_reference": 20 - sizes[0],
+        "missing_current": 20 - sizes[1],
+    }
+    verdict = replace(verdict, kind=None, kind_evidence=None, stream_kind=None)
     assert verdict == Verdict(
         task=4,
         label=3,

@@ -230,7 +230,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "batches": (
         lambda: DriftDetector().fit([(np.ones((9, d)), np.zeros(9, int)) for d in (4, 5)]),
-        "must all have one size; got vectors of 4, then vectors of 5",
+        "must all have one shape; got vectors of 4, then vectors of 5",
     ),
     "scaling": (lambda: DriftDetector(scaling="standart"), "did you mean 'standard'"),  # type: ignore[arg-type]
     "identity": (

@@ -59,6 +59,22 @@ def test_the_first_lines_of_the_site(capsys: pytest.CaptureFixture[str]) -> None
     assert result_of("runs/first")["labels"]["adaptation"] > 0
 
 
+@executes("docs/how-to/budgets.md", "label_budget")
+def test_a_budget_is_kept() -> None:
+    assert (
+        0
+        < run_block("docs/how-to/budgets.md", "label_budget")["result"]["labels"]["adaptation"]
+        <= 40
+    )
+
+
+@executes("docs/how-to/production.md", "shadow")
+def test_a_shadow_reports_drift_and_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    live = run_block("docs/how-to/production.md", "shadow")["live"]
+    assert "drifted" in capsys.readouterr().out
+    assert live.status["labels"]["adaptation"] == 0
+
+
 @executes("README.md", "dw.DriftLoop")
 def test_a_loop_of_objects(capsys: pytest.CaptureFixture[str]) -> None:
     found = run_block("README.md", "dw.DriftLoop")
@@ -389,6 +405,12 @@ def test_results_as_tables(capsys: pytest.CaptureFixture[str]) -> None:
     assert "vanilla" in capsys.readouterr().out
 
 
+@executes("docs/reference/api/plot.md", "plot.accuracy")
+def test_figures_of_results() -> None:
+    run_block("docs/reference/api/plot.md", "plot.accuracy")
+    assert Path("accuracy.pdf").read_bytes().startswith(b"%PDF-")
+
+
 @executes("docs/how-to/serve.md", "driftwise.Client(")
 def test_a_client_of_a_service(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("uvicorn")
@@ -456,3 +478,23 @@ def test_the_bound_on_hidden_drift(capsys: pytest.CaptureFixture[str]) -> None:
     run_block("docs/explanations/open_questions.md", "longest_hidden")
     # The bounds of the page's table; the last line has none.
     assert capsys.readouterr().out.split() == ["1.0", "9", "0.5", "45", "None"]
+
+
+@executes("docs/explanations/kinds.md", "judge(")
+def test_the_kind_of_a_change(capsys: pytest.CaptureFixture[str]) -> None:
+    run_block("docs/explanations/kinds.md", "judge(")
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert first.startswith("drift realign")
+    assert second == "{0: 'none', 1: 'none', 2: 'drift', 3: 'none'}"
+    assert third == "drift"
+
+
+@executes("docs/explanations/kinds.md", 'adaptation="auto"')
+def test_adaptation_by_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_block("docs/explanations/kinds.md", 'adaptation="auto"')
+    drifted, labels = capsys.readouterr().out.splitlines()
+    assert "drift" in drifted
+    assert int(labels) > 0

@@ -78,7 +78,7 @@ def test_the_figure_is_drawn_from_whatever_there_is(tmp_path: Path) -> None:
     runs = [
         Outcome(stream="outdoor", arm=arm, fresh=fresh, seed=seed, commit="none", **plain)  # type: ignore[arg-type]
         for arm, fresh in (("nothing", 0), ("realigned", 10))
-        for seed in range(3)
+        for seed in range(natural_page.FEWEST)
     ]
     natural_page.draw(Runs(runs), tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 10_000

@@ -68,6 +68,7 @@ def test_every_command_parses(page: str) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_every_python_block_is_executed_by_a_test(page: str) -> None:
     import test_examples_in_docs  # noqa: F401  # declares what it executes
+    import test_tutorials  # noqa: F401
 
     assert sorted(EXECUTED[page]) == sorted(python_blocks(page))
 

@@ -14,7 +14,7 @@ import results_page
 import table_budget
 
 from driftwise.report.sweeps import read_sweep
-from driftwise.reproduce.grids import TARGETS
+from driftwise.reproduce.grids import TABLES, TARGETS
 from driftwise.reproduce.published import find
 from driftwise.sweeps.shared import tree_of
 
@@ -144,6 +144,11 @@ def test_a_scale_counts_as_valid_by_its_rule_alone(scale: str) -> None:
         shares = entry["share_of_published_without_drift"].values()
         differ = len({*entry["faa"].values()}) == len(entry["faa"]) == 3
         assert entry["valid"] == (entry["tpr"] >= 0.9 and min(shares) >= 0.6 and differ)
+
+
+def test_the_scale_of_the_tables_was_measured_for_every_table_and_number_of_drifts() -> None:
+    asked = {(name, d) for name in TABLES for d in TARGETS[name].axes()["num_drifts"] if d}
+    assert {*_evidence("tables")} == asked
 
 
 def test_every_table_on_the_page_has_a_valid_scale() -> None:

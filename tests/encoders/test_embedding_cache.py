@@ -152,6 +152,21 @@ def test_other_weights_other_preprocessing_and_other_attributes_are_another_enco
     assert len(names) == 2, "runs and detectors know encoders by their names"
 
 
+def test_functions_of_one_name_and_file_are_told_apart_by_their_code() -> None:
+    network = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
+
+    def halves(kind: str) -> Any:
+        return (lambda x: x.float() / 2) if kind == "all" else (lambda x: x[:, ::2].float() / 2)
+
+    identities = {OwnEncoder(network, preprocess=halves(kind)).identity for kind in ("all", "some")}
+    assert len(identities) == 2
+    assert None not in identities
+    by_factor = [lambda x, factor=factor: x * factor for factor in (1, 2)]
+    names = [OwnEncoder(each).name for each in (halves("all"), halves("some"), *by_factor)]
+    assert len(set(names)) == 4, "a resumed run knows its encoder by its name"
+    assert names[0] == OwnEncoder(halves("all")).name
+
+
 SOURCE = """
 from torch import nn
 

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from driftwise import rng
-from driftwise.encoders import EmbeddingCache, IdentityEncoder, hub, load
+from driftwise.encoders import EmbeddingCache, IdentityEncoder, hub_files, load
 from driftwise.encoders.names import ENCODERS
 from driftwise.models.imagenet_mobilenet import MobileNetV2
 from driftwise.types import Encoding
@@ -31,7 +31,7 @@ def images(count: int = 3, *shape: int) -> Tensor:
 @pytest.fixture(autouse=True)
 def no_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No network, and caches that vanish."""
-    monkeypatch.setattr(hub, "_answers", lambda *_: False)
+    monkeypatch.setattr(hub_files, "_answers", lambda *_: False)
     monkeypatch.setitem(
         sys.modules,
         "huggingface_hub",

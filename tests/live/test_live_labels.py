@@ -336,11 +336,12 @@ class Labeller:
         current_from: int = 0,
         recent_rows: int = 2000,
         answers: bool = True,
+        begins_with: int | None = None,
     ) -> None:
         self.truth = np.array(truth)
         self.answers = answers
         self.window = Window(NOTHING, LiveSettings(recent_rows=recent_rows), trust_predictions=True)
-        self.window.unlabelled.add(samples([-1] * len(truth)))
+        self.window.unlabelled.add(samples([-1] * (begins_with or len(truth))))
         self.requests: list[Request] = []
         self.labels = LiveLabels(
             self.window,
@@ -395,8 +396,22 @@ def test_unlabelled_samples_from_before_the_current_concepts_are_left_out() -> N
 
 
 def test_a_budget_also_holds_for_requests_that_are_no_longer_awaited() -> None:
-    mine = Labeller([0] * 200, budget=50, recent_rows=20, answers=False)
-    for first in range(200, 380, 20):
+    mine = Labeller([0] * 200, budget=50, recent_rows=20, answers=False, begins_with=20)
+    for first in range(20, 200, 20):
         mine.labels.ask(0, 20)
-        mine.window.unlabelled.add(samples([-1] * 20, first - 180))
+        mine.window.unlabelled.add(samples([-1] * 20, first))
     assert sum(map(len, mine.requests)) == 50
+
+
+def test_labels_on_their_way_are_not_asked_for_again_until_their_samples_are_old() -> None:
+    mine = Labeller([0] * 140, recent_rows=60, answers=False, begins_with=40)
+    for count in (15, 15, 25):
+        mine.labels.spread({0: count})
+        assert len(mine.labels.ask(0, count)) == 0
+    assert [len(request) for request in mine.requests] == [15, 10], "only what is missing"
+    mine.window.unlabelled.add(samples([-1] * 30, 40))
+    mine.labels.ask(0, 25)
+    assert len(mine.requests) == 2
+    mine.window.unlabelled.add(samples([-1] * 70, 70))
+    mine.labels.ask(0, 25)
+    assert [len(request) for request in mine.requests] == [15, 10, 25], "nobody has answered"

@@ -254,7 +254,9 @@ def test_a_run_page_reports_what_the_run_found(tmp_path: Path) -> None:
     links = [attributes["href"] or "" for tag, attributes in reader.tags if tag == "a"]
     assert links[:2] == ["../index.html", "er-amr-0.html"]
     for link in links:
-        if not link.endswith("events.jsonl"):  # which these made-up runs do not have
+        if link.startswith("#"):
+            assert f'id="{link[1:]}"' in page.read_text(encoding="utf-8")
+        elif not link.endswith("events.jsonl"):  # which these made-up runs do not have
             assert (page.parent / link).is_file()
     cells = re.findall(r'--share:([\d.]+)">([\d.]+)<', page.read_text(encoding="utf-8"))
     assert cells == [("0.9", "90.0"), ("0.7", "70.0"), ("0.9", "90.0")]

@@ -86,26 +86,45 @@ def test_a_button_chooses_the_setting_that_is_shown(visit: Visit) -> None:
     assert (first.is_visible(), second.is_visible()) == (True, True)
 
 
-def test_the_page_fits_the_screen_and_small_figures_are_seen_whole(visit: Visit) -> None:
-    for width in (1280, 400):
+def test_no_table_and_no_figure_is_cut_off_at_any_width(visit: Visit) -> None:
+    cut = """[...document.querySelectorAll(".cards, figure .scroll")]
+        .filter((each) => each.checkVisibility() && each.scrollWidth > each.clientWidth + 1)
+        .map((each) => each.getAttribute("aria-label"))"""
+    for width in (1300, 800, 400):
         visit.page.set_viewport_size({"width": width, "height": 900})
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
-        assert visit.page.evaluate("document.body.scrollWidth") <= width
-    shown = visit.page.evaluate(
-        """[...document.images].filter((image) => image.checkVisibility()).map((image) => ({
-            title: image.closest("figure").querySelector("h3").textContent,
-            natural: image.naturalWidth,
-            width: image.getBoundingClientRect().width,
-            right: image.getBoundingClientRect().right,
-        }))"""
+        assert visit.page.evaluate(cut) == [], width
+
+
+def test_a_figure_is_enlarged_by_a_click_and_closed_by_a_key(visit: Visit) -> None:
+    visit.page.set_viewport_size({"width": 400, "height": 800})
+    figure = visit.page.get_by_title("Enlarge").first
+    figure.click()
+    enlarged = visit.page.locator("dialog img")
+    box = enlarged.bounding_box()
+    assert box is not None
+    assert box["width"] >= 900, "its numbers are readable"
+    visit.page.keyboard.press("Escape")
+    assert visit.page.locator("dialog").count() == 0
+    assert visit.page.evaluate("document.activeElement.className") == "zoom"
+
+
+def test_the_page_is_dark_where_the_user_wants_that(visit: Visit) -> None:
+    colours = (
+        "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
     )
-    assert len(shown) == 10
-    for image in shown:
-        assert image["width"] <= image["natural"] + 1
-        if image["title"] in ("Before and after drift", "Cost, relative", "Reliability"):
-            assert image["right"] <= 400
-        else:
-            assert image["width"] >= min(image["natural"], 640) - 1  # its numbers stay readable
+    light = visit.page.evaluate(colours)
+    visit.page.emulate_media(color_scheme="dark")
+    dark = visit.page.evaluate(colours)
+    assert (light[0], dark[0]) == ("rgb(255, 255, 255)", "rgb(20, 20, 20)")
+    assert light[1] != dark[1]
+
+
+def test_the_contents_lead_to_every_section(visit: Visit) -> None:
+    links = visit.page.get_by_role("navigation", name="Contents").get_by_role("link").all()
+    addresses = [str(link.get_attribute("href")) for link in links]
+    assert addresses == ["#comparison", "#further", "#figures", "#runs"]
+    assert all(visit.page.locator(address).count() == 1 for address in addresses)
 
 
 @pytest.mark.usefixtures("one_figure")

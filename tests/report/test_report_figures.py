@@ -120,7 +120,7 @@ def test_a_cost_of_zero_has_an_axis_in_whole_units(tmp_path: Path) -> None:
     """Class statistics have no counted FLOPs."""
     write_run(tmp_path / "run", small_result(flops={"train": 0, "detect": 0, "adapt": 0}))
     bars = cost_bars(only_setting(tmp_path), styles_of(["amr"]))
-    assert bars.figure.axes[2].get_xlim() == (0, 1.25)
+    assert bars.figure.axes[2].get_xlim() == (0, 1.35)
 
 
 def test_what_a_run_does_not_hold_is_not_drawn(tmp_path: Path) -> None:

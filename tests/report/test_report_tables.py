@@ -30,7 +30,7 @@ def test_text_states_shared_names_once_and_aligns_the_rest(tmp_path: Path) -> No
     (amr,) = (line for line in lines if line.startswith("amr"))
     assert amr.split() == [
         *("amr", "90.0", "±", "2.8", "10.0", "70.0", "90.0"),
-        *("100", "40", "0.50", "–", "0.00", "2.8", "4"),
+        *("100", "40", "0.50", "–", "0.00", "2.8", "s", "4", "G"),
     ]
     heading = next(line for line in lines if line.startswith("adaptation"))
     rows = [line for line in lines if line.startswith(("vanilla", "fr", "amr"))]
@@ -49,7 +49,7 @@ def test_text_never_exceeds_its_width_and_loses_no_column(tmp_path: Path) -> Non
     for width in (120, 80):
         text = comparison_text(settings_in(tmp_path), width=width)
         assert max(map(len, text.splitlines())) <= width
-        for word in ("forgetting", "delay", "seconds", "GFLOPs", "finetune", "combined", "50000"):
+        for word in ("forgetting", "delay", "time", "FLOPs", "finetune", "combined", "50000"):
             assert word in text
 
 
@@ -97,7 +97,7 @@ def test_cells_of_html_are_escaped_whatever_they_hold() -> None:
         assert "<b>" not in html
         assert "<i>" not in html
         assert "\u202e" not in html
-        assert 'data-sort="&lt;b&gt;">&lt;b&gt;</td>' in html
+        assert 'data-sort="&lt;b&gt;" data-label="&lt;i&gt;">&lt;b&gt;</td>' in html
 
 
 # --- CSV -----------------------------------------------------------------------------------------

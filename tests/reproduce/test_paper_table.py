@@ -129,9 +129,12 @@ def test_unfinished_cells_stay_visible_and_csv_rounds_nothing(half: PaperTable) 
             assert int(line["buffer_size_here"]) in (16, 166)
     page = FORMS["html"](half)
     assert 'class="sortable"' in page
-    assert page.count("<tr>") == 71
-    assert 'data-sort="74.85">74.85 ± 2.12</td>' in page
-    assert page.count('data-sort="0">not run</td>') == 14
+    assert page.count("<tr>") == 72
+    assert 'data-sort="74.85" data-label="FAA">74.85 ± 2.12</td>' in page
+    shown, _, folded = page.partition("<summary>14 cells that have not been run yet</summary>")
+    assert "not run</td>" not in shown
+    assert folded.count("<tr>") == 15
+    assert page.count('data-sort="0" data-label="seeds">not run</td>') == 14
 
 
 def test_published_cells_that_the_sweep_leaves_out_are_shown_too(tmp_path: Path) -> None:
@@ -193,6 +196,9 @@ def test_a_users_own_grid_has_no_published_half(tmp_path: Path) -> None:
     for render in FORMS.values():
         assert "50" in render(found)
         assert "TMLR" not in render(found)
+    page = FORMS["html"](found)
+    assert "published" not in page
+    assert "have not been run" not in page
 
 
 def check_latex(text: str) -> None:
@@ -214,7 +220,10 @@ def check_latex(text: str) -> None:
     assert sum(map(int, re.findall(r"\\multicolumn\{(\d+)\}", text))) in (0, len(columns))
 
 
-TAGS = {"h3", "p", "div", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "button"}
+TAGS = {
+    *("h3", "p", "div", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "button"),
+    *("details", "summary"),
+}
 
 
 class Balanced(HTMLParser):

@@ -13,6 +13,7 @@ import torch
 from figure_checks import check_drawn_and_uncut
 from run_tools import complaint, strict_json
 
+from driftwise import plot
 from driftwise.config.schema import RunConfig
 from driftwise.errors import UserError
 from driftwise.reproduce import theory, theory_figures
@@ -99,7 +100,7 @@ def test_reproduce_writes_numbers_and_figures_and_nothing_through_a_link(
         return measured
 
     monkeypatch.setattr(theory, "measure_theory", instead)
-    image = SimpleNamespace(kind="cosine", png=b"png", svg=b"svg")
+    image = SimpleNamespace(kind="cosine", files={"png": b"png", "svg": b"svg"})
     monkeypatch.setattr(theory_figures, "draw_theory", lambda _: [image])
     victim, out = tmp_path / "victim", tmp_path / "out"
     victim.write_text("precious")
@@ -178,6 +179,7 @@ def test_every_figure_is_drawn_uncut_with_its_numbers_in_words() -> None:
     assert "mixture: 0.20 at 0, 0.80 at 1" in efficiency
     assert "paper 0.99, exact 0.50" in replacement
     assert b"mathdefault" not in images[2].svg
+    assert list(plot.theory(made_up(3))) == [image.kind for image in images]
 
 
 def test_one_seed_and_unknown_numbers_leave_gaps() -> None:

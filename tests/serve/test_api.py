@@ -211,7 +211,11 @@ def test_what_is_known_can_be_read(web: TestClient, service: Service) -> None:
     assert web.get(f"/v1/verdicts/{drifted['number']}/examples").headers["content-type"] == (
         "image/png"
     )
-    assert web.get("/v1/verdicts/9999/examples").status_code == 404
+    values = web.get(f"/v1/verdicts/{drifted['number']}/values").json()
+    assert [len(values["before"]), len(values["after"])] == drifted["examples"]
+    assert {len(each) for each in values["before"]} == {64}
+    for path in ("examples", "values"):
+        assert web.get(f"/v1/verdicts/9999/{path}").status_code == 404
     last = verdicts[-1]["number"]
     assert web.get(f"/v1/verdicts?since={last}").json()["verdicts"] == []
     events = web.get("/v1/events?limit=5").json()["events"]

@@ -6,6 +6,8 @@ import configparser
 import json
 import re
 import shlex
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,23 @@ def test_the_command_is_one_that_there_is(file: str) -> None:
     arguments = parser().parse_args(words[1:])
     assert arguments.tokens is not None
     assert arguments.network == "mlp"
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_finds_no_mistake_in_the_unit(tmp_path: Path) -> None:
+    text = (DEPLOY / "driftwise.service").read_text()
+    unit = tmp_path / "driftwise.service"
+    unit.write_text(text.replace("/opt/driftwise/bin/driftwise", "/bin/true"))  # it must exist
+    found = subprocess.run(
+        ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, timeout=60
+    )
+    assert (
+        found.returncode,
+        [line for line in found.stderr.splitlines() if unit.name in line],
+    ) == (
+        0,
+        [],
+    )
 
 
 def test_compose_names_files_volumes_and_secrets_that_there_are() -> None:

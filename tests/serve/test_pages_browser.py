@@ -122,6 +122,15 @@ def test_drift_appears_people_label_and_accuracy_comes_back(shown: Shown) -> Non
     assert runs.page.locator("#rows tr").inner_text().split("\t")[2] == "done"
     board.page.locator("#pause").click()
     board.page.wait_for_selector("#resume:not([hidden])")
+    shown.service.submit("save").result(SECONDS)
+    board.page.locator("#state-rows button").first.click()
+    board.page.locator("#rollback-reason").fill("a test")
+    board.page.locator("#rollback-yes").click()
+    shown.wait(lambda: any(e["kind"] == "rolled_back" for e in shown.service.history.events))
+    assert any(
+        (line["action"], line["reason"]) == ("rollback", "a test")
+        for line in shown.service.audit.tail(20)
+    )
     board.page.locator("#class").select_option("3")
     board.page.wait_for_timeout(1200)
     assert board.page.locator("#curve path").count() == 3

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import signal
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,8 +21,9 @@ import driftwise
 from driftwise.live import LiveLearner
 from driftwise.live.portable import packed, unpacked
 from driftwise.serve.access import Access
+from driftwise.serve.prediction_batches import Batches
 from driftwise.serve.service import no_labels_yet
-from driftwise.serve.shared_snapshot import Follower, Publisher
+from driftwise.serve.shared_snapshot import FilePublisher, Follower
 
 pytest.importorskip("uvicorn")
 
@@ -38,35 +41,35 @@ def test_a_packed_snapshot_predicts_as_the_learner_does(
     version, copy = unpacked(bytearray(b"".join(packed(predictor, 7))))
     images = CHANGING.images[:20]
     assert version == 7
-    np.testing.assert_allclose(
-        copy.probabilities(copy.checked(images)), live.predict_proba(images), atol=1e-6
-    )
+    np.testing.assert_allclose(copy.predict_proba(images), live.predict_proba(images), atol=1e-6)
     with pytest.raises(driftwise.errors.UserError, match="samples were bytes"):
-        copy.checked(np.zeros((2, 3)))
+        copy.predict_proba(np.zeros((2, 3)))
 
 
 def test_a_follower_maps_the_newest_snapshot_and_keeps_those_in_use(tmp_path: Path) -> None:
     images = CHANGING.images[:20]
-    publisher, follower = Publisher(tmp_path), Follower(tmp_path / "newest")
+    publisher, follower = FilePublisher(tmp_path), Follower(tmp_path / "newest")
     with open_service(tmp_path / "state") as service:
         service.follow(publisher)
         assert follower.newest() is None, "nothing has been learned"
         service.observe(*batch(0)).result(30)
-        first = follower.newest()
-        assert first is not None
-        before = first.probabilities(first.checked(images))
+        found = follower.newest()
+        assert found is not None
+        first = found[1]
+        before = first.predict_proba(images)
         for number in range(1, 4):
             service.observe(*batch(number)).result(30)
-            newest = follower.newest()
-            assert newest is not None
+            found = follower.newest()
+            assert found is not None
+            applied, newest = found
+            assert applied == number + 1, "the changes that it knows"
             assert newest is not first
             expected = service.predict(images)  # no step in between: a reader of its own writes
-            np.testing.assert_allclose(
-                newest.probabilities(newest.checked(images)), expected, atol=1e-6
-            )
-        assert follower.newest() is newest, "mapped once"
-        assert (first.probabilities(first.checked(images)) == before).all(), "nobody overwrites it"
-        assert newest is not None
+            np.testing.assert_allclose(newest.predict_proba(images), expected, atol=1e-6)
+        again = follower.newest()
+        assert again is not None
+        assert again[1] is newest, "mapped once"
+        assert (first.predict_proba(images) == before).all(), "nobody overwrites it"
         mapped = [each for each in newest.network.parameters() if each.numel() > 1000]
         assert mapped
         assert not any(each.requires_grad for each in mapped)
@@ -79,10 +82,62 @@ def test_what_cannot_be_pickled_is_left_to_the_learner(tmp_path: Path) -> None:
     network = torch.nn.Sequential(torch.nn.Flatten(), Local(64, 5))
     live = LiveLearner(network, labels=no_labels_yet)
     live.observe(*batch(0))
-    publisher = Publisher(tmp_path)
-    publisher.publish(live)
+    publisher = FilePublisher(tmp_path)
+    publisher.publish(live, 1)
     assert publisher.failure is not None
     assert Follower(publisher.path).newest() is None
+
+
+def test_a_learner_with_an_encoder_says_why_it_predicts_by_itself(tmp_path: Path) -> None:
+    live = LiveLearner("mlp", labels=no_labels_yet, frozen_encoder=lambda x: x.reshape(len(x), -1))
+    live.observe(*batch(0))
+    publisher = FilePublisher(tmp_path)
+    publisher.publish(live, 1)
+    assert publisher.failure == "predictions need the frozen encoder"
+
+
+def test_a_snapshot_that_a_worker_cannot_read_is_left_to_the_learner(tmp_path: Path) -> None:
+    with open_service(tmp_path / "state") as service:
+        service.follow(FilePublisher(tmp_path))
+        service.observe(*batch(0)).result(30)
+        whole = (tmp_path / "newest").read_bytes()
+        (tmp_path / "newest").write_bytes(whole[:200])  # as if a class were not found
+        follower = Follower(tmp_path / "newest")
+        assert follower.newest() is None
+        service.observe(*batch(1)).result(30)
+        assert follower.newest() is not None, "the next one is read again"
+
+
+def test_requests_that_wait_are_predicted_together_and_each_gets_its_own_answer() -> None:
+    calls: list[int] = []
+    busy = threading.Event()
+
+    def predict(x: np.ndarray) -> np.ndarray:
+        calls.append(len(x))
+        busy.wait(10)
+        if (x < 0).any():
+            raise driftwise.errors.UserError("negative")
+        return 2 * x
+
+    async def ask() -> list[Any]:
+        batches = Batches()
+        numbers = [1, 2, -3, 4, 5]
+        asked = [
+            asyncio.ensure_future(batches.predict(predict, np.full((1, 2), number)))
+            for number in numbers
+        ]
+        large = asyncio.ensure_future(batches.predict(predict, np.ones((100, 2))))
+        await asyncio.sleep(0.2)
+        busy.set()
+        return await asyncio.gather(*asked, large, return_exceptions=True)
+
+    *found, large = asyncio.run(ask())
+    answers = [None if isinstance(each, Exception) else int(each[0, 0]) for each in found]
+    assert answers == [2, 4, None, 8, 10]
+    assert str(found[2]) == "negative", "its own error, and nobody else's"
+    assert large.shape == (100, 2)
+    assert {4, 5} & set(calls), "what waited went together"
+    assert 100 in calls
 
 
 def test_another_process_knows_tokens_and_no_sessions() -> None:
@@ -145,6 +200,7 @@ def test_a_killed_worker_is_replaced_and_no_answer_is_lost_or_wrong(tmp_path: Pa
         assert wrong[0] == 0
         seen = client.observe(*batch(5))  # the learner goes on, through any worker
         assert seen.ids == list(range(50, 60))
+        assert client.predict(images).applied == seen.number, "it is known to every worker at once"
         time.sleep(1)
         text = client.metrics()
         assert "driftwise_prediction_worker_restarts_total 1" in text
@@ -152,3 +208,35 @@ def test_a_killed_worker_is_replaced_and_no_answer_is_lost_or_wrong(tmp_path: Pa
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
         assert _workers(process.pid) == []
+
+
+def test_workers_check_tokens_and_end_with_a_killed_server(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    names = {role: f"{role}-token-{'x' * 20}" for role in ("predict", "label", "admin")}
+    tokens.write_text("".join(f"{role} {role} {token}\n" for role, token in names.items()))
+    flags = [*MLP, "--folder", str(tmp_path / "state"), "--workers", "2", "--tokens", str(tokens)]
+    with serving(*flags) as (process, client):
+        url = f"http://127.0.0.1:{client._port}"
+        clients = {role: driftwise.Client(url, token=token) for role, token in names.items()}
+        acknowledged = clients["admin"].observe(*batch(0))
+        images = CHANGING.images[:3]
+        assert clients["predict"].predict(images).applied == acknowledged.number
+        for other, code in ((clients["label"], 403), (driftwise.Client(url, token="no"), 401)):
+            for _ in range(4):  # more than one worker
+                with pytest.raises(driftwise.serve.ServiceError) as refused:
+                    other.predict(images)
+                assert refused.value.status == code
+                other.close()
+        with pytest.raises(driftwise.serve.ServiceError, match="role observe"):
+            clients["predict"].observe(*batch(1))
+        for each in clients.values():
+            each.close()
+        workers = _workers(process.pid)
+        process.kill()
+        process.wait()
+        deadline = time.monotonic() + 10
+        while any(Path(f"/proc/{each}").exists() for each in workers):
+            assert time.monotonic() < deadline, "they would keep the port"
+            time.sleep(0.05)
+    with serving(*flags[:-2], "--port", str(client._port)) as (_, again):
+        assert again.observe(*batch(1)).ids == list(range(10, 20)), "nothing was lost"

@@ -216,6 +216,26 @@ def test_labels_of_people_realign_a_drifted_class(tmp_path: Path) -> None:
         assert service.audit.tail(1)[0]["by"] == "anna"
 
 
+@pytest.mark.parametrize("adaptation", ["amr", "amr-partial"])
+def test_the_status_counts_samples_of_earlier_concepts_in_the_buffer(
+    tmp_path: Path, adaptation: str
+) -> None:
+    with open_service(tmp_path, learner={"adaptation": adaptation}) as service:
+        feed(service, 0, 60)
+        assert service.live.status["buffer_earlier"] == {}
+        answer_all(service)
+        feed(service, 60, 62)
+        engine = service.live._engine
+        assert engine is not None
+        earlier = service.live.status["buffer_earlier"]
+        assert earlier
+        for label, count in earlier.items():
+            ids = engine.learner.buffer.samples_of(label).ids
+            assert count == int((ids < engine.window.current_from[label]).sum())
+        if adaptation == "amr":
+            assert set(earlier.values()) == {0}, "realignment replaces the whole class"
+
+
 def test_ask_and_pause_hold_adaptations_and_approval_releases_them(tmp_path: Path) -> None:
     with open_service(tmp_path) as service:
         feed(service, 0, 40)

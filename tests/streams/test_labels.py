@@ -13,7 +13,7 @@ from streams_builders import PARTS, placed
 from driftwise import rng
 from driftwise.datasets.readers.digits import load_digits
 from driftwise.metrics import Ledger
-from driftwise.streams import Stream, TaskLabels
+from driftwise.streams import Stream, TaskLabels, WrongAnswers
 from driftwise.streams.split import cut
 from driftwise.types import Parts, Samples
 
@@ -31,7 +31,12 @@ def stream(*, recurring_in_training: bool = False) -> Stream:
 
 
 def labels_of(
-    task: int = EVENT, *, ledger: Ledger | None = None, seed: int = 0, recurring: bool = False
+    task: int = EVENT,
+    *,
+    ledger: Ledger | None = None,
+    seed: int = 0,
+    recurring: bool = False,
+    wrong: WrongAnswers | None = None,
 ) -> TaskLabels:
     books = ledger or Ledger()
     return TaskLabels(
@@ -39,6 +44,7 @@ def labels_of(
         allowance=books.allowance,
         book=lambda count: books.book_labels("adaptation", count),
         seed=seed,
+        wrong=wrong or WrongAnswers(),
     )
 
 
@@ -165,3 +171,57 @@ def test_labels_that_the_task_brings_anyway_cost_nothing() -> None:
     assert len(labels.ask(0, 4)) == 4
     assert len(labels.ask(4, 4)) == 0  # this class does not return by itself
     assert ledger.labels["adaptation"] == 0
+
+
+def truth(samples: Samples) -> list[int]:
+    """The classes that the data have for these samples."""
+    return [int(label) for label in load_digits().labels[samples.ids.numpy()]]
+
+
+@pytest.mark.parametrize("hostile", [False, True])
+def test_the_stated_share_of_answers_is_of_another_known_class_in_its_present_concept(
+    hostile: bool,
+) -> None:
+    wrong = WrongAnswers(share=0.3, hostile=hostile)
+    strangers, total = set(), 0
+    for seed in range(10):
+        labels = labels_of(wrong=wrong, seed=seed)
+        answer = labels.ask(0, None)
+        assert set(answer.labels.tolist()) == {0}
+        assert len(set(ids(answer))) == len(answer) == len(pool(0))
+        others = [each for each in truth(answer) if each != 0]
+        total += len(others)
+        assert len(set(others)) <= 1 or not hostile
+        strangers |= set(others)
+        again = labels_of(wrong=wrong, seed=seed).ask(0, None)
+        assert ids(again) == ids(answer)
+    assert total / (10 * len(pool(0))) == pytest.approx(0.3, abs=0.07)
+    assert strangers == {1, 2, 3}
+    assert set(answer.concepts.tolist()) == {1}
+
+
+def test_a_second_answer_confirms_right_labels_and_careless_errors_hardly_ever() -> None:
+    confirmed: dict[bool, list[bool]] = {True: [], False: []}
+    for seed in range(10):
+        ledger = Ledger()
+        labels = labels_of(wrong=WrongAnswers(share=0.2), seed=seed, ledger=ledger)
+        answer = labels.ask(0, None)
+        says_so = labels.ask_again(0, answer)
+        assert ledger.labels["adaptation"] == 2 * len(answer)
+        for is_same, label in zip(says_so.tolist(), truth(answer), strict=True):
+            confirmed[label == 0].append(is_same)
+    assert sum(confirmed[True]) / len(confirmed[True]) == pytest.approx(0.8, abs=0.05)
+    assert sum(confirmed[False]) / len(confirmed[False]) < 0.2
+
+
+def test_a_hostile_second_answer_repeats_the_first_and_the_budget_bounds_it() -> None:
+    labels = labels_of(
+        wrong=WrongAnswers(share=0.3, hostile=True), ledger=Ledger(label_budget=len(pool(0)) + 5)
+    )
+    answer = labels.ask(0, None)
+    assert labels.ask_again(0, answer).tolist() == [True] * 5 + [False] * (len(answer) - 5)
+
+
+def test_labels_that_come_with_the_task_are_right() -> None:
+    labels = labels_of(wrong=WrongAnswers(share=0.5), recurring=True)
+    assert set(truth(labels.ask(0, None))) == {0}

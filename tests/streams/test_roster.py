@@ -263,6 +263,10 @@ def test_a_class_without_images_of_its_domain_is_refused_by_name(share: float) -
         "add some, leave the class out, or let only classes drift that have samples there: "
         "scope all-present"
     )
+    with pytest.raises(
+        UserError, match=r"samples of domain 'photo'.*; add some, or leave the class out$"
+    ):
+        stream_of(script(event, first_domain="photo"), dataset=make_images(missing=(1, "photo")))
     without = script(EventSpec(task=2, classes=(0,), domain="cartoon"), first_domain="photo")
     assert len(stream_of(without, dataset=dataset).samples("test", [0, 1], 2))
 

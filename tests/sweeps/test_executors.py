@@ -17,9 +17,10 @@ from sweep_tools import is_dead, job_of, tiny_plan, undisturbed, until, write_di
 
 import driftwise
 from driftwise.config import build
+from driftwise.config.speed import num_processors
 from driftwise.datasets.validate import sampled_identity_of
 from driftwise.runs.store import LOCK, RunFolder, is_busy
-from driftwise.sweeps.executors import InProcess, Pool, cores
+from driftwise.sweeps.executors import InProcess, Pool
 from driftwise.sweeps.job import Job, Outcome, is_damaged, perform
 from driftwise.sweeps.plan import RUNS
 
@@ -220,7 +221,7 @@ def test_a_run_falls_back_to_an_earlier_checkpoint_or_names_what_to_remove(
 
 def test_a_pool_has_workers_and_jobs_and_outcomes_are_plain_data() -> None:
     assert "at least one worker; got 0" in complaint(lambda: Pool(0))
-    assert 1 <= cores() <= (os.cpu_count() or 1)
+    assert 1 <= num_processors() <= (os.cpu_count() or 1)
     job = Job(id="a", folder="/b", config={"seed": 1})
     assert Job(**job.to_json()) == job
     outcome = Outcome(id="a", state="failed", error="no", faa=None, seconds=1.5)

@@ -24,9 +24,9 @@ import pytest
 from run_tools import complaint, events_of, lasting, lasting_checkpoint
 from sweep_tools import Notes, is_dead, job_of, tiny_plan, undisturbed, until
 
+from driftwise import ray_cluster
 from driftwise.runs.saving import Terminated
 from driftwise.runs.store import CHECKPOINT, LOCK, is_busy
-from driftwise.sweeps import ray_executor
 from driftwise.sweeps.perform import Summary, carry_out
 from driftwise.sweeps.plan import FAILURES, RUNS, SHARED
 from driftwise.sweeps.ray_executor import OnRay
@@ -256,7 +256,7 @@ def test_without_an_address_ray_is_started_here_on_loopback_only_and_ended(
 
 def test_a_ray_of_its_own_that_is_not_on_loopback_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[bool] = []
-    monkeypatch.setenv(ray_executor.REACHABLE, "0")
+    monkeypatch.setenv(ray_cluster.REACHABLE, "0")
     monkeypatch.setattr(ray._private.ray_constants, "ENABLE_RAY_CLUSTER", True)
     monkeypatch.setattr(ray, "init", lambda **settings: None)
     monkeypatch.setattr(ray, "shutdown", lambda: ended.append(True))
@@ -279,7 +279,7 @@ def test_an_address_where_nobody_answers_is_refused_soon() -> None:
 def test_a_port_that_is_not_rays_is_refused_soon(
     says: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ray_executor, "REACH", 0.5)
+    monkeypatch.setattr(ray_cluster, "REACH", 0.5)
 
     def answer() -> None:
         connection, _ = listener.accept()

@@ -10,7 +10,7 @@ from run_tools import complaint
 
 from driftwise import RunConfig
 from driftwise.config.presets import PAPER, resolve
-from driftwise.sweeps.scale import SCALES, SIZES, Scale, scale_named
+from driftwise.sweeps.scale import DETECTION, SCALES, SIZES, Scale, scale_named
 
 SMOKE, SMALL, PAPERS = SCALES["smoke"], SCALES["small"], SCALES["paper"]
 
@@ -194,3 +194,15 @@ def test_class_statistics_have_no_buffer_and_no_network_to_make_smaller(scale: S
     config = scale.apply(RunConfig(**settings))  # type: ignore[arg-type]
     assert (config.buffer_size, config.minibatch_size, config.backbone) == (None, None, None)
     assert "class statistics (slda)" in scale.note([config])
+
+
+def test_a_scale_changes_how_drift_is_detected_only_where_nobody_chose() -> None:
+    tables = SCALES["tables"]
+    detection: dict[str, Any] = {**DETECTION}
+    usual = config_of("tinyimagenet-cd", **detection)
+    assert tables.apply(usual).encoder == "random"
+    assert tables.apply(usual).reference == "fingerprint"
+    chosen = tables.apply(config_of("tinyimagenet-cd", **detection | {"detector": "ks"}))
+    assert (chosen.encoder, chosen.reference) == ("learner", "held-out")
+    elsewhere = tables.apply(dataclasses.replace(usual, benchmark="cifar100-cd"))
+    assert (elsewhere.encoder, elsewhere.reference) == ("learner", "held-out")

@@ -313,7 +313,7 @@ def test_an_entry_of_ones_own_runs_every_table_alone(monkeypatch: pytest.MonkeyP
 
 
 def test_speed_is_in_the_configs_the_note_and_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speed, "_has_bf16", lambda: True)
+    monkeypatch.setattr(speed, "has_bf16", lambda: True)
     words = ["table1", "--scale", "smoke", "--seeds", "1", "--speed", "fast"]
     plan = planned(monkeypatch, *words)
     assert plan.name == "table1-smoke-fast"

@@ -2,6 +2,7 @@
 
 from driftwise.adapt.base import Adaptation
 from driftwise.adapt.by_gain import SpendByGain
+from driftwise.adapt.by_kind import ByKind
 from driftwise.adapt.compose import ComposeOptions, compose
 from driftwise.adapt.hysteresis import Hysteresis
 from driftwise.adapt.partial import PartialRealign
@@ -10,11 +11,13 @@ from driftwise.adapt.realign import Realign
 from driftwise.adapt.recurring import RecurringConcepts
 from driftwise.adapt.rehearsal import Rehearsal
 from driftwise.adapt.relearn import Relearn
+from driftwise.adapt.screening import Screen
 from driftwise.adapt.selection import diverse, uncertain
 from driftwise.adapt.vanilla import Vanilla
 
 __all__ = [
     "Adaptation",
+    "ByKind",
     "ComposeOptions",
     "Hysteresis",
     "PartialRealign",
@@ -23,6 +26,7 @@ __all__ = [
     "RecurringConcepts",
     "Rehearsal",
     "Relearn",
+    "Screen",
     "SpendByGain",
     "Vanilla",
     "compose",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from driftwise.protocols import AdaptationContext
+from driftwise.protocols import AdaptationContext, KeepsStatistics
+from driftwise.stats.class_means import ClassMeans
 from driftwise.types import AdaptationResult, Samples, Verdict
 
 FEWEST = 5
@@ -79,6 +81,36 @@ def current_samples(label: int, context: AdaptationContext) -> Samples:
 def has_labels(samples: Samples) -> bool:
     """Whether all of these samples are labelled, and there are any."""
     return bool(torch.all(samples.labels >= 0)) and len(samples) > 0
+
+
+def class_means(context: AdaptationContext, drifted: Collection[int]) -> ClassMeans:
+    """The classes in memory, in the features of `features_of`.
+
+    Samples scatter as those of classes that have not drifted; class statistics know that of all.
+    """
+    if isinstance(context.buffer, KeepsStatistics):
+        moments = {label: context.buffer.moments_of(label) for label in context.buffer.counts()}
+        known = {label: (m.count, m.mean) for label, m in moments.items() if m is not None}
+        scatter, freedom = context.buffer.pooled() or (None, 0.0)
+        return ClassMeans(by_label=known, scatter=scatter, freedom=freedom)
+    known, deviations = {}, []
+    for label in context.buffer.counts():
+        if len(held := context.buffer.samples_of(label)):
+            features = features_of(held.images, context)
+            known[label] = (float(len(held)), features.mean(dim=0))
+            if label not in drifted:
+                deviations.append(features - features.mean(dim=0))
+    if not deviations:
+        return ClassMeans(by_label=known)
+    apart, freedom = torch.cat(deviations), sum(len(each) - 1 for each in deviations)
+    return ClassMeans(by_label=known, scatter=apart.T @ apart, freedom=float(freedom))
+
+
+def features_of(images: Tensor, context: AdaptationContext) -> Tensor:
+    """The features in which classes in memory are described, float64 (samples, d)."""
+    if isinstance(context.buffer, KeepsStatistics):
+        return context.buffer.features(images).double()
+    return context.encode(images).features.double()
 
 
 def first_of_each(samples: Samples, most: int = 100) -> Samples:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from driftwise.adapt.base import Adaptation, has_labels
+from driftwise.adapt.weighing import weighed
 from driftwise.errors import UserError
 from driftwise.protocols import AdaptationContext
 from driftwise.types import AdaptationResult, Samples, Verdict
@@ -28,7 +27,11 @@ class SpendByGain(Adaptation):
 
     Every checked class takes part, drifted or not, so that slow changes which no test notices get a
     few labels all the time, and a drifted class that costs nothing gets hardly any. Fractions of a label
-    are carried over. Fresh samples replace as many old ones; the others stay.
+    are carried over.
+
+    The fresh labels also decide how much the old samples of a class still count
+    (`stats.old_weight`): they all stay where the labels show no use in dropping them, and all go where
+    they are in the way.
     """
 
     def __init__(self, *, unnoticed: float = 0.1, adapt_from: float = 0.02) -> None:
@@ -70,8 +73,8 @@ class SpendByGain(Adaptation):
             if (count := min(slots, int(record.owed))) >= 1:
                 wanted[label] = count
                 record.owed -= count
-        refilled, renewed = list[Samples](), list[int]()
         granted = context.labels.spread(dict(wanted)) if wanted else {}
+        asked = {}
         for label in wanted:
             if not (count := granted[label] or 0):
                 notes.append(f"class {label}: no labels are left in the budget")
@@ -81,13 +84,18 @@ class SpendByGain(Adaptation):
             if not len(fresh):
                 notes.append(f"class {label}: no fresh samples were granted, its old ones stay")
                 continue
-            self._replace(label, fresh, context)
-            refilled.append(fresh)
-            if label in alarms:
-                renewed.append(label)
+            asked[label] = fresh
+        if not asked:
+            return AdaptationResult(notes=tuple(notes))
+        mixtures = weighed(asked, context)
+        for label, mixture in mixtures.items():
+            context.buffer.drop(label, mixture.going)
+            context.buffer.put(mixture.coming, context.annotate(mixture.coming))
+        over = Samples.concat([each.over for each in mixtures.values()])
         return AdaptationResult(
-            refilled=Samples.concat(refilled) if refilled else None,
-            renewed=tuple(renewed),
+            extra=over if len(over) else None,
+            refilled=Samples.concat([each.coming for each in mixtures.values()]),
+            renewed=tuple(label for label in asked if label in alarms),
             notes=tuple(notes),
         )
 
@@ -101,20 +109,6 @@ class SpendByGain(Adaptation):
             mine = monitored.labels == label
             record = self._classes.setdefault(label, _Record())
             record.count(int(mine.sum()), int((mine & ~right).sum()))
-
-    def _replace(self, label: int, fresh: Samples, context: AdaptationContext) -> None:
-        """Fresh samples in the place of as many of the class's samples, those farthest from them."""
-        held = context.buffer.samples_of(label)
-        going = torch.arange(context.buffer.slots_of(label)) < len(fresh)
-        if len(held):
-            old, new = (context.encode(each.images).features for each in (held, fresh))
-            distance = torch.cdist(old.float(), new.float()).amin(dim=1)
-            going = torch.zeros(len(held), dtype=torch.bool)
-            # No sample is to be there twice: a fresh one may be in the buffer already.
-            distance[torch.isin(held.ids, fresh.ids)] = torch.inf
-            going[distance.argsort(descending=True, stable=True)[: len(fresh)]] = True
-        context.buffer.drop(label, going)
-        context.buffer.put(fresh, context.annotate(fresh))
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""

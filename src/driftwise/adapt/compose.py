@@ -13,10 +13,14 @@ from driftwise.adapt.pseudo_labels import PseudoLabels
 from driftwise.adapt.realign import Choice, Realign
 from driftwise.adapt.recurring import RecurringConcepts
 from driftwise.adapt.rehearsal import Rehearsal
+from driftwise.adapt.screening import Screen
 from driftwise.adapt.selection import diverse, uncertain
 from driftwise.errors import UserError
 
-PARTS = ("partial", "chosen", "recovery", "free-labels", "remembered", "gradual")
+PARTS = (
+    *("partial", "chosen", "recovery", "free-labels", "remembered", "gradual", "robust"),
+    "weighed",
+)
 
 _CHOICES: dict[str, Choice | None] = {
     "random": None,
@@ -52,6 +56,11 @@ class ComposeOptions:
     end: float = 0.15
     """gradual: fraction below which a class that was being realigned no longer is"""
 
+    wrong_answers: float = 0.2
+    """robust: fraction of the answers to label requests that may be wrong"""
+    ask_again: float = 0.0
+    """robust: labels for second answers on doubtful samples, as a fraction of the first ones"""
+
     def __post_init__(self) -> None:
         if self.choice not in _CHOICES:
             raise UserError(f"choice must be one of {', '.join(_CHOICES)}; got {self.choice!r}")
@@ -70,10 +79,14 @@ def compose(options: ComposeOptions, *, parts: Collection[str]) -> Adaptation:
     """Realignment with some of the `PARTS`; "free-labels" needs "recovery"."""
     assert set(parts) <= set(PARTS), parts
     assert "recovery" in parts or "free-labels" not in parts, parts
+    assert "partial" not in parts or "weighed" not in parts, parts
     choice = _CHOICES[options.choice] if "chosen" in parts else None
-    made: Adaptation = Realign(choice=choice)
+    screen = None
+    if "robust" in parts:
+        screen = Screen(share=options.wrong_answers, again=options.ask_again)
+    made: Adaptation = Realign(choice=choice, screen=screen, weigh="weighed" in parts)
     if "partial" in parts:
-        made = PartialRealign(full_from=options.full_from, choice=choice)
+        made = PartialRealign(full_from=options.full_from, choice=choice, screen=screen)
     if "remembered" in parts:
         made = RecurringConcepts(made, concepts=options.looks, same_below=options.same_below)
     if "gradual" in parts:

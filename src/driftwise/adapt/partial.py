@@ -7,6 +7,7 @@ from torch import Tensor
 
 from driftwise.adapt.base import FEWEST, current_samples
 from driftwise.adapt.realign import Choice, Realign
+from driftwise.adapt.screening import Screen
 from driftwise.protocols import AdaptationContext, Choose
 from driftwise.types import Samples, Verdict
 
@@ -18,15 +19,22 @@ class PartialRealign(Realign):
     come from the current distribution.
     """
 
-    def __init__(self, *, full_from: float = 0.8, choice: Choice | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        full_from: float = 0.8,
+        choice: Choice | None = None,
+        screen: Screen | None = None,
+    ) -> None:
         """When to replace everything, and by what.
 
         Args:
             full_from: fraction drifted from which on all samples of the class go: estimates of a
                 complete drift fall short of 1.
             choice: which incoming samples to have labelled; None: random ones of the drifted part.
+            screen: sets answers aside that are probably wrong; None: all answers count.
         """
-        super().__init__(choice=choice)
+        super().__init__(choice=choice, screen=screen)
         self._full_from = full_from
 
     def outdated(self, verdict: Verdict, held: Samples, context: AdaptationContext) -> Tensor:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from driftwise.adapt.base import Adaptation
+from driftwise.adapt.screening import Screen
+from driftwise.adapt.weighing import weighed
 from driftwise.protocols import AdaptationContext, Choose
 from driftwise.types import AdaptationResult, Samples, Verdict
 
@@ -18,9 +20,19 @@ Choice = Callable[[Verdict, AdaptationContext], Choose]
 class Realign(Adaptation):
     """Replaces a drifted class's samples in the buffer by as many freshly labelled ones."""
 
-    def __init__(self, *, choice: Choice | None = None) -> None:
-        """`choice`: which incoming samples to have labelled; None: random ones."""
+    def __init__(
+        self, *, choice: Choice | None = None, screen: Screen | None = None, weigh: bool = False
+    ) -> None:
+        """How labels are asked for and taken.
+
+        Args:
+            choice: which incoming samples to have labelled; None: random ones.
+            screen: sets answers aside that are probably wrong; None: all answers count.
+            weigh: old samples stay as far as the fresh labels support them; False: outdated ones go.
+        """
         self._choice = choice
+        self._screen = screen
+        self._weigh = weigh
 
     def outdated(self, verdict: Verdict, held: Samples, context: AdaptationContext) -> Tensor:
         """Which of a drifted class's samples in the buffer to replace, bool (samples,): all."""
@@ -42,14 +54,14 @@ class Realign(Adaptation):
         outdated = self._outdated_by_class(drifted, context, notes)
         wanted = {label: int(mask.sum()) for label, mask in outdated.items()}
         counts = context.labels.spread({**wanted})
+        asked = self._ask([each for each in drifted if each.label in outdated], counts, context)
+        if self._screen is not None:
+            asked = self._screen.trusted(asked, context, notes)
+        mixtures = weighed(asked, context) if self._weigh else {}
         refilled: list[Samples] = []
+        over = [each.over for each in mixtures.values() if len(each.over)]
         renewed: list[int] = []
-        for verdict in drifted:
-            label = verdict.label
-            if label not in outdated:
-                continue
-            choose = self.choose(verdict, context)
-            fresh = context.labels.ask(label, counts[label], choose=choose)
+        for label, fresh in asked.items():
             if not len(fresh):
                 # Dropping without a replacement would lose the class.
                 notes.append(
@@ -57,23 +69,44 @@ class Realign(Adaptation):
                     f"its {wanted[label]} old ones stay"
                 )
                 continue
-            # A fresh sample may be in the buffer already: no sample is to be there twice.
-            held = context.buffer.samples_of(label)
-            going = outdated[label] | _among(held, fresh) if len(held) else outdated[label]
+            if (mixture := mixtures.get(label)) is None:
+                # A fresh sample may be in the buffer already: no sample is to be there twice.
+                held = context.buffer.samples_of(label)
+                going = outdated[label] | _among(held, fresh) if len(held) else outdated[label]
+            else:
+                going, fresh = mixture.going, mixture.coming
+                share = 1 - float(going.float().mean())
+                notes.append(f"class {label}: {100 * share:.0f} % of the old samples stay")
             context.buffer.drop(label, going)
             context.buffer.put(fresh, context.annotate(fresh))
             refilled.append(fresh)
             renewed.append(label)
-            if len(fresh) < wanted[label]:
+            if len(fresh) < wanted[label] and mixture is None:
                 notes.append(
                     f"class {label}: {len(fresh)} fresh samples were granted "
                     f"for {wanted[label]} slots"
                 )
         return AdaptationResult(
+            extra=Samples.concat(over) if over else None,
             refilled=Samples.concat(refilled) if refilled else None,
             renewed=tuple(renewed),
             notes=tuple(notes),
         )
+
+    def _ask(
+        self,
+        drifted: Sequence[Verdict],
+        counts: Mapping[int, int | None],
+        context: AdaptationContext,
+    ) -> dict[int, Samples]:
+        """Fresh samples of each class, all before the first is learned from."""
+        asked = {}
+        for verdict in drifted:
+            count, choose = counts[verdict.label], self.choose(verdict, context)
+            if self._screen is not None:
+                count = self._screen.first_answers(count)
+            asked[verdict.label] = context.labels.ask(verdict.label, count, choose=choose)
+        return asked
 
     def _outdated_by_class(
         self, drifted: Sequence[Verdict], context: AdaptationContext, notes: list[str]

@@ -6,6 +6,7 @@ colours on the sheet are the images' own.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -45,23 +46,35 @@ def contact_sheet(dataset: Dataset, *, classes: int = 10, seed: int = 0, out: Pa
 
     Of more classes some are taken at even steps. `seed` draws the noise and the permutation.
     """
-    if out.suffix.lower() != ".png":
-        raise UserError(f"a contact sheet is a .png file; got {out}")
-    if classes < 1:
-        raise UserError(f"a contact sheet needs at least one class; got {classes}")
-    chosen = _spread(np.unique(dataset.labels), classes)
+    check_sheet(classes, out)
+    chosen = spread(np.unique(dataset.labels), classes)
     names = [dataset.class_names[label] for label in chosen]
     sheet = draw(
         [*_domain_blocks(dataset, chosen, names), *_transform_blocks(dataset, chosen, names, seed)]
     )
+    png = io.BytesIO()
+    sheet.save(png, format="PNG")
+    return saved_sheet(png.getvalue(), out)
+
+
+def check_sheet(classes: int, out: Path) -> None:
+    """UserError where no sheet can be drawn or written."""
+    if out.suffix.lower() != ".png":
+        raise UserError(f"a contact sheet is a .png file; got {out}")
+    if classes < 1:
+        raise UserError(f"a contact sheet needs at least one class; got {classes}")
+
+
+def saved_sheet(png: bytes, out: Path) -> Path:
+    """Write a sheet as a whole or not at all."""
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(out) as file:
-        sheet.save(file, format="PNG")
+        file.write(png)
     return out
 
 
-def _spread(values: np.ndarray, count: int) -> np.ndarray:
+def spread(values: np.ndarray, count: int) -> np.ndarray:
     """Up to `count` of the values at even steps, the first and the last among them."""
     if len(values) <= count:
         return values
@@ -101,7 +114,7 @@ def _domain_blocks(dataset: Dataset, chosen: np.ndarray, names: Sequence[str]) -
     """Some images of each class in each domain; nothing for a data set without domains."""
     if dataset.domains is None:
         return
-    shown = _spread(np.arange(len(dataset.domain_names)), MAX_ACROSS)
+    shown = spread(np.arange(len(dataset.domain_names)), MAX_ACROSS)
     count = min(MAX_PER_DOMAIN, MAX_ACROSS // len(shown))
     blank = np.full_like(tiles_of(dataset.images[:1])[0], _BLANK)
     groups = []
@@ -109,7 +122,7 @@ def _domain_blocks(dataset: Dataset, chosen: np.ndarray, names: Sequence[str]) -
         columns = [[blank] * len(chosen) for _ in range(count)]
         for row, label in enumerate(chosen):
             mine = np.flatnonzero((dataset.labels == label) & (dataset.domains == domain))
-            for column, sample in zip(columns, _spread(mine, count), strict=False):
+            for column, sample in zip(columns, spread(mine, count), strict=False):
                 column[row] = tiles_of(dataset.images[sample][None])[0]
         groups.append(
             Group(heading=dataset.domain_names[domain], columns=tuple(map(np.stack, columns)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from driftwise.cli.common import (
     add_command,
@@ -18,9 +18,16 @@ from driftwise.datasets.catalogue import KNOWN, KnownSet, by_name, known_set, re
 from driftwise.errors import UserError, unknown_name
 
 if TYPE_CHECKING:
+    from driftwise.datasets.own import TableOptions
     from driftwise.datasets.verify import Verification
     from driftwise.runs.display import Display
     from driftwise.types import Dataset
+
+TABLE_COLUMNS = {
+    "label": "the column of classes (default: label)",
+    "domain": "the column of domains",
+    "time": "the column of times, which are cut into periods",
+}
 
 SOUND, UNSOUND = 0, 1
 """Exit codes: no problem was found; one was."""
@@ -41,13 +48,16 @@ def add_data_command(commands: Any) -> None:
     fetch.add_argument("name", metavar="NAME", help=f"one of {fetchable}")
 
     verify = add_command(actions, "verify", _verify, "checksums, counts, images that do not decode")
-    verify.add_argument("name", metavar="NAME|PATH", help="a known data set, or your own images")
+    verify.add_argument("name", metavar="NAME|PATH", help="a known data set, or your own samples")
 
     show = add_command(
-        actions, "show", _show, "a contact sheet: classes, transforms, severities, domains"
+        actions,
+        "show",
+        _show,
+        "a sheet: images by class, transform, severity and domain; vectors in two directions",
     )
     show.add_argument(
-        "name", metavar="NAME|BENCHMARK|PATH", help="a data set, a benchmark, or your own images"
+        "name", metavar="NAME|BENCHMARK|PATH", help="a data set, a benchmark, or your own samples"
     )
     show.add_argument("--out", type=Path, metavar="FILE.png", help="where to write (NAME.png)")
     show.add_argument(
@@ -58,6 +68,8 @@ def add_data_command(commands: Any) -> None:
         action.add_argument(
             "--data", type=Path, metavar="PATH", help="where the known data set is, if elsewhere"
         )
+        for column, what in TABLE_COLUMNS.items():
+            action.add_argument(f"--{column}", metavar="NAME", help=f"your own table: {what}")
     for action in (fetch, verify, show):
         add_output_flags(action)
 
@@ -118,9 +130,11 @@ def _verify(arguments: argparse.Namespace) -> int:
     refuse_part_options(arguments)
     with display(arguments) as shown:
         if (known := by_name(arguments.name)) is not None:
+            _refuse_columns(arguments, known)
             found = verify(known.name, arguments.data, progress=shown.progress)
         else:
-            found = verify_own(_own_path(arguments), progress=shown.progress)
+            path = _own_path(arguments)
+            found = verify_own(path, progress=shown.progress, **_columns(arguments))
     print_outcome(arguments, _verification_as_json(found), _verification_as_text(found))
     return SOUND if found.is_sound else UNSOUND
 
@@ -161,17 +175,15 @@ def _verification_as_text(found: Verification) -> str:
 
 def _show(arguments: argparse.Namespace) -> int:
     from driftwise.cli.contact_sheet import contact_sheet
+    from driftwise.cli.vector_sheet import vector_sheet
 
     refuse_part_options(arguments)
     with display(arguments) as shown:
         name, dataset = _dataset(arguments, shown)
-        if dataset.images.ndim != 4:
-            raise UserError(
-                f"{name} holds no images to show; `driftwise detect` draws feature vectors"
-            )
-        out = contact_sheet(
-            dataset, classes=arguments.classes, out=arguments.out or Path(f"{name}.png")
-        )
+        if dataset.images.ndim == 1:
+            raise UserError(f"{name} holds texts: a sheet shows images or feature vectors")
+        draw = contact_sheet if dataset.images.ndim == 4 else vector_sheet
+        out = draw(dataset, classes=arguments.classes, out=arguments.out or Path(f"{name}.png"))
     print_outcome(arguments, {"name": name, "sheet": str(out)}, f"the contact sheet: {out}")
     return SOUND
 
@@ -186,11 +198,24 @@ def _dataset(arguments: argparse.Namespace, shown: Display) -> tuple[str, Datase
         path = _own_path(arguments)
         known = recognise(path)
     if known is None:
-        own = load_own(path, size=size, progress=shown.progress, warn=shown.warn)
+        columns = _columns(arguments)
+        own = load_own(path, size=size, progress=shown.progress, warn=shown.warn, **columns)
         return path.stem, own
+    _refuse_columns(arguments, known)
     if size is not None:
         raise UserError(f"--size is for your own images; {known.name} has a size of its own")
     return known.name, load(known.name, path, progress=shown.progress, warn=shown.warn)
+
+
+def _columns(arguments: argparse.Namespace) -> TableOptions:
+    """The columns of a table that were named."""
+    given = {name: getattr(arguments, name) for name in TABLE_COLUMNS}
+    return cast("TableOptions", {name: value for name, value in given.items() if value is not None})
+
+
+def _refuse_columns(arguments: argparse.Namespace, known: KnownSet) -> None:
+    if given := [f"--{name}" for name in _columns(arguments)]:
+        raise UserError(f"{given[0]} is for your own table; {known.name} has columns of its own")
 
 
 def _own_path(arguments: argparse.Namespace) -> Path:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from driftwise.datasets.readers.decode import BadImage
+    from driftwise.datasets.readers.folders import Layout
+    from driftwise.detect.standalone import DriftDetector
+    from driftwise.report.drift_page import Example
     from driftwise.runs.display import Display
     from driftwise.types import Dataset
 
@@ -37,7 +40,9 @@ FILES = ("report.json", "drift.png", "index.html")
 """What is written, the page last: once it is there, the rest is. The image is of images only."""
 
 TILE = 96
-"""Pixels that the longer side of an image takes on the page, roughly."""
+"""Pixels that the longer side of an image takes in `drift.png`, roughly."""
+LARGEST = 256
+"""Pixels of the longer side of an image on the page; larger ones are shrunk."""
 MAX_SHOWN = 20
 """Classes whose images are shown; of more, those with the smallest p-values are."""
 
@@ -52,14 +57,21 @@ def add_detect_command(commands: Any) -> None:
         epilog="Classes are matched by name. Exit codes: 0 no drift, 3 drift, 2 no answer: a"
         " mistake in the call or in the data, or no class that could be tested.",
     )
-    for side, what in (("reference", "as they were"), ("current", "as they are now")):
-        detect.add_argument(
-            side,
-            type=Path,
-            metavar=side.upper(),
-            help=f"the samples {what}: images in a folder class/*.jpg or an .npz file, or vectors in a"
-            " .csv, .parquet, .npz or .npy file",
-        )
+    detect.add_argument(
+        "reference",
+        type=Path,
+        metavar="REFERENCE",
+        help="the samples as they were: images in a folder class/*.jpg, or all in one folder without"
+        " classes, or an .npz file; or vectors in a .csv, .parquet, .npz or .npy file",
+    )
+    detect.add_argument(
+        "current",
+        type=Path,
+        nargs="+",
+        metavar="CURRENT",
+        help="the samples as they are now, likewise; several are periods, in the order of time, each"
+        " compared with the reference",
+    )
     detect.add_argument(
         "--detector",
         default="combined",
@@ -80,7 +92,9 @@ def add_detect_command(commands: Any) -> None:
         "--label", metavar="NAME", help="tables: the column of classes (default: label)"
     )
     detect.add_argument(
-        "--no-labels", action="store_true", help="compare all samples together, as one class"
+        "--no-labels",
+        action="store_true",
+        help="compare all samples together, as one class; also for folders of images without classes",
     )
     detect.add_argument(
         "--features",
@@ -102,7 +116,7 @@ def add_detect_command(commands: Any) -> None:
         type=float,
         default=0.05,
         metavar="X",
-        help="promised chance of a false alarm in any class (default: 0.05)",
+        help="promised chance of a false alarm in any class, of any period (default: 0.05)",
     )
     detect.add_argument(
         "--max-samples",
@@ -155,7 +169,7 @@ def _detect(arguments: argparse.Namespace) -> int:
     # Before the samples are read: a mistake in the call is reported at once.
     detector = DriftDetector(
         detector=arguments.detector,
-        level=arguments.level,
+        level=arguments.level / len(arguments.current),
         encoder=arguments.encoder,
         scaling=arguments.scaling,
         max_samples=arguments.max_samples,
@@ -168,35 +182,64 @@ def _detect(arguments: argparse.Namespace) -> int:
         _refuse_unwritable(arguments.out)
     with display(arguments) as shown:
         settings = _settings(arguments)
-        reference, current = (
-            _load(path, settings, shown, arguments)
-            for path in (arguments.reference, arguments.current)
-        )
-        _refuse_other_shapes(reference, current)
+        _merge_where_flat(arguments, shown)
+        reference = _load(arguments.reference, settings, shown, arguments)
         detector.fit(
             _batches(reference, "encoding the reference", shown),
             class_names=reference.dataset.class_names,
             feature_names=reference.dataset.feature_names,
         )
-        outcome = detector.check(
-            _batches(current, "encoding the current side, then comparing", shown),
-            class_names=current.dataset.class_names,
-            feature_names=current.dataset.feature_names,
-        ).as_dict()
-        outcome["self_check"] = None
+        sides, outcomes = [], []
+        for path in arguments.current:
+            current = _load(path, settings, shown, arguments)
+            outcomes.append(_compared(detector, reference, current, shown))
+            sides.append(current)
+        checked = None
         if arguments.self_check:
             shown.progress("splitting the reference against itself", 0, None)
-            outcome["self_check"] = asdict(detector.self_check(arguments.self_check))
-    outcome |= {"reference": str(arguments.reference), "current": str(arguments.current)}
+            checked = asdict(detector.self_check(arguments.self_check))
+    for path, outcome in zip(arguments.current, outcomes, strict=True):
+        outcome |= {"reference": str(arguments.reference), "current": str(path)}
+        outcome["self_check"] = checked
+    outcome = outcomes[0] if len(outcomes) == 1 else _over_time(arguments, outcomes)
+    if arguments.out is not None and len(outcomes) > 1:
+        _write_periods(arguments.out, outcome, reference, sides)
+    elif arguments.out is not None:
+        _write(arguments.out, outcome, reference, sides[0])
+    _print(arguments, outcome)
+    _refuse_untested(outcomes)
+    return DRIFT if outcome["drifted"] else NO_DRIFT
+
+
+def _compared(
+    detector: DriftDetector, reference: _Side, current: _Side, shown: Display
+) -> dict[str, Any]:
+    """What a check of one current side found, with the names of files."""
+    _refuse_other_shapes(reference, current)
+    outcome = detector.check(
+        _batches(current, "encoding the current side, then comparing", shown),
+        class_names=current.dataset.class_names,
+        feature_names=current.dataset.feature_names,
+    ).as_dict()
     outcome["left_out"] = [*reference.left_out, *current.left_out]
     for each in outcome["classes"]:
         each["telling_reference_files"] = reference.names(each["telling_reference"])
         each["telling_current_files"] = current.names(each["telling_current"])
-    if arguments.out is not None:
-        _write(arguments.out, outcome, reference, current)
-    _print(arguments, outcome)
-    _refuse_untested(outcome)
-    return DRIFT if outcome["drifted"] else NO_DRIFT
+    return outcome
+
+
+def _over_time(arguments: argparse.Namespace, outcomes: list[dict[str, Any]]) -> dict[str, Any]:
+    """Several periods as one report; each is named after its path."""
+    short = [path.stem if path.is_file() else path.name for path in arguments.current]
+    names = short if len({*short}) == len(short) else list(map(str, arguments.current))
+    return {
+        "drifted": any(outcome["drifted"] for outcome in outcomes),
+        "reference": str(arguments.reference),
+        "level": arguments.level,
+        "periods": [
+            {"name": name, **outcome} for name, outcome in zip(names, outcomes, strict=True)
+        ],
+    }
 
 
 # --- the two sides ------------------------------------------------------------------------------
@@ -215,16 +258,19 @@ class _Side:
         """The files of some samples."""
         return None if self.files is None else [str(self.files[sample]) for sample in samples]
 
-    def examples(self, samples: Sequence[int]) -> list[tuple[str, bytes]]:
-        """The names and the images of some samples, as PNG."""
-        from PIL.Image import fromarray
+    def examples(self, samples: Sequence[int]) -> list[Example]:
+        """The names and the images of some samples, in colour, large ones shrunk."""
+        from driftwise.cli.contact_sheet import tiles_of
+        from driftwise.report.drift_page import Example
 
         names = self.names(samples) or [f"row {sample}" for sample in samples]
+        is_photo = max(self.dataset.images.shape[1:3]) > LARGEST
         found = []
         for name, sample in zip(names, samples, strict=True):
-            file = io.BytesIO()
-            fromarray(self.tile(sample)).save(file, format="PNG")
-            found.append((name, file.getvalue()))
+            image = self.dataset.images[sample]
+            pixels = tiles_of(image[None], LARGEST)[0] if is_photo else image
+            content = _encoded(pixels, "JPEG" if is_photo else "PNG")
+            found.append(Example(name=name, content=content, is_photo=is_photo))
         return found
 
     def tile(self, sample: int) -> np.ndarray:
@@ -235,17 +281,41 @@ class _Side:
         return tile
 
 
+def _encoded(pixels: np.ndarray, form: str) -> bytes:
+    from PIL.Image import fromarray
+
+    file = io.BytesIO()
+    fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels).save(file, form, quality=90)
+    return file.getvalue()
+
+
 def _settings(arguments: argparse.Namespace) -> dict[str, int]:
     """What images in folders are brought to; refused where there is no folder."""
     from driftwise.datasets.own import kind_of
 
     wishes = {"size": arguments.size, "channels": arguments.channels}
     settings = {name: value for name, value in wishes.items() if value is not None}
-    kinds = {kind_of(path.expanduser()) for path in (arguments.reference, arguments.current)}
+    paths = (arguments.reference, *arguments.current)
+    kinds = {kind_of(path.expanduser()) for path in paths}
     if settings and "a folder of images" not in kinds:
         flags = " and ".join(f"--{name}" for name in settings)
         raise UserError(f"{flags} can be set for folders of images only; neither side is one")
     return settings
+
+
+def _merge_where_flat(arguments: argparse.Namespace, shown: Display) -> None:
+    """Compare all samples as one class where a folder has images but no folders of classes."""
+    from driftwise.datasets.own import FOLDER, kind_of
+    from driftwise.datasets.readers.folders import images_in
+
+    if arguments.no_labels or arguments.label is not None:
+        return
+    for path in (arguments.reference, *arguments.current):
+        path = path.expanduser()
+        if kind_of(path) == FOLDER and images_in(path):
+            shown.say(f"{path} has no folders of classes: all images are compared as one class")
+            arguments.no_labels = True
+            return
 
 
 def _load(
@@ -262,8 +332,9 @@ def _load(
         given["label"] = None
     elif kind == TABLE:
         _refuse_without_labels(path, arguments.label)
+    layout: Layout = "flat" if arguments.no_labels else "auto"
     if kind == FOLDER:
-        given |= settings
+        given |= {**settings, "layout": layout}
     bad: list[Path] = []
 
     def leave_out(image: BadImage) -> None:
@@ -281,7 +352,7 @@ def _load(
         dataset = _of_one_class(dataset)
     if kind != FOLDER:
         return _Side(path=path, dataset=dataset)
-    files = list_folder(path, skip_empty=arguments.skip_bad).without(bad).files
+    files = list_folder(path, layout, skip_empty=arguments.skip_bad).without(bad).files
     return _Side(path=path, dataset=dataset, files=files, left_out=list(map(str, bad)))
 
 
@@ -342,9 +413,9 @@ def _refuse_other_shapes(reference: _Side, current: _Side) -> None:
     )
 
 
-def _refuse_untested(outcome: Mapping[str, Any]) -> None:
+def _refuse_untested(outcomes: Sequence[Mapping[str, Any]]) -> None:
     """UserError where no class could be tested: that is not "no drift"."""
-    classes = outcome["classes"]
+    classes = [each for outcome in outcomes for each in outcome["classes"]]
     if any(each["p_value"] is not None for each in classes):
         return
     reasons = [
@@ -357,8 +428,11 @@ def _refuse_untested(outcome: Mapping[str, Any]) -> None:
 # --- output -------------------------------------------------------------------------------------
 
 
-def _write(out: Path, outcome: dict[str, Any], reference: _Side, current: _Side) -> None:
+def _write(
+    out: Path, outcome: dict[str, Any], reference: _Side, current: _Side, *, above: str = ""
+) -> None:
     """The files of a report, all of them or none."""
+    from driftwise.report.drift_figures import draw_all
     from driftwise.report.drift_page import Examples, build_drift_page
 
     shown = _shown(outcome["classes"]) if reference.dataset.images.ndim == 4 else []
@@ -370,17 +444,40 @@ def _write(out: Path, outcome: dict[str, Any], reference: _Side, current: _Side)
         )
         for each in shown
     ]
-    page = build_drift_page(outcome, examples)
+    page = build_drift_page(outcome, examples, draw_all(outcome), above=above)
     sheet = _sheet(shown, reference, current) if shown else None
+    _save(out, outcome, page, sheet)
+
+
+def _write_periods(
+    out: Path, outcome: dict[str, Any], reference: _Side, sides: Sequence[_Side]
+) -> None:
+    """A folder for each period, and the page over all of them."""
+    from driftwise.report.drift_figures import draw_all
+    from driftwise.report.drift_page import build_periods_page
+
+    folders = [f"period-{number}" for number in range(1, len(sides) + 1)]
+    for name, period, side in zip(folders, outcome["periods"], sides, strict=True):
+        _write(out / name, period, reference, side, above="../index.html")
+    (figure,) = draw_all(outcome)
+    _save(
+        out,
+        outcome,
+        build_periods_page(outcome, [f"{name}/index.html" for name in folders], figure),
+    )
+
+
+def _save(out: Path, outcome: dict[str, Any], page: str, sheet: Image | None = None) -> None:
     numbers, image, index = (out / name for name in FILES)
     with _folder_or_nothing(out):
         manifest = Manifest(out)
         manifest.add(FILES)
         write_json(numbers, outcome)
-        if sheet is not None:
-            _save(sheet, image)
-        else:
+        if sheet is None:
             manifest.remove([image.name])  # an earlier one would contradict the page
+        else:
+            with replacing(image) as file:
+                sheet.save(file, format="PNG")
         with replacing(index) as file:
             file.write(page.encode(errors="replace"))
 
@@ -413,11 +510,6 @@ def _sheet(shown: Sequence[Mapping[str, Any]], reference: _Side, current: _Side)
     title = "Drifted classes" if any_drift else "No class has drifted"
     names = [each["name"] for each in shown]
     return draw([Block(title=f"{title}: most telling", row_names=names, groups=groups)])
-
-
-def _save(sheet: Image, path: Path) -> None:
-    with replacing(path) as file:
-        sheet.save(file, format="PNG")
 
 
 def _refuse_unwritable(out: Path) -> None:
@@ -459,12 +551,17 @@ def _print(arguments: argparse.Namespace, outcome: Mapping[str, Any]) -> None:
         return
     if arguments.quiet:
         return
+    if "periods" in outcome:
+        for period in outcome["periods"]:
+            print(f"{period['name']}: {page.headline(period)}")
+        _print_page(arguments)
+        return
     print(page.drift_table(outcome).text())
     if (features := feature_table(outcome["features"])) is not None:
         print(f"\n{page.features_title(outcome)}")
         print(features.text())
         print()
-    for line in page.remarks(outcome):
+    for line in (*page.remarks(outcome), *page.causes(outcome)):
         print(line)
     if any(each["auc"] is not None and each["auc"] < 0.495 for each in outcome["classes"]):
         print("an AUC below 0.5 means what 0.5 means: the two sides cannot be distinguished")
@@ -473,6 +570,12 @@ def _print(arguments: argparse.Namespace, outcome: Mapping[str, Any]) -> None:
     if outcome["self_check"] is not None:
         print(page.measured_false_alarms(outcome))
     print(page.encoder_line(outcome))
+    if line := page.happened(outcome):
+        print(line)
     print(f"{page.headline(outcome)}; {page.rule(outcome)}")
+    _print_page(arguments)
+
+
+def _print_page(arguments: argparse.Namespace) -> None:
     if arguments.out is not None:
         print(f"the page: {arguments.out / 'index.html'}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import json
 import os
 import signal
 import sys
@@ -22,17 +21,19 @@ from driftwise.cli.common import (
     print_outcome,
     refuse_part_options,
 )
+from driftwise.cli.completion import add_completion_command
 from driftwise.cli.data import add_data_command
 from driftwise.cli.detect import add_detect_command
+from driftwise.cli.doctor import add_doctor_command
+from driftwise.cli.list import add_list_command
 from driftwise.cli.serve import add_serve_command
 from driftwise.cli.sweep import add_sweep_commands
-from driftwise.config import registry
 from driftwise.config.config_files import from_mapping, read_config_file, split_parts, unfold_data
-from driftwise.config.custom import CustomPart, in_one_line, place_of
-from driftwise.config.fields import fields_of
+from driftwise.config.custom import in_one_line, place_of
 from driftwise.config.flags import OneLineParser, add_flags, as_flags, coerce, split_part_options
 from driftwise.config.schema import PARTS, RunConfig, Settings, changed
 from driftwise.errors import RunFailure, UserError
+from driftwise.files import IS_WINDOWS
 from driftwise.runs.saving import Saving, Terminated
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ GROUPS = {
             "concept_per_class drift_seed recurring_in_training"
         ),
         "detection": ("detector encoder reference fingerprint_size monitor monitor_labels checked"),
-        "labels": "min_harm realigned_logits label_budget",
+        "labels": "min_harm realigned_logits label_budget wrong_answers hostile_answers",
         "training": (
             "epochs batch_size minibatch_size optimiser lr scheduler lr_milestones lr_drop "
             "lr_floor momentum weight_decay augmentation normalise channels precision "
@@ -244,8 +245,9 @@ def parser() -> OneLineParser:
     add_data_command(commands)
     add_serve_command(commands)
 
-    listing = add_command(commands, "list", _list, "every component and its options, by kind")
-    listing.add_argument("--json", action="store_true", help="as JSON")
+    add_list_command(commands)
+    add_doctor_command(commands)
+    add_completion_command(commands)
     return top
 
 
@@ -293,6 +295,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _default_folder(config: RunConfig) -> Path:
     name = f"{config.benchmark}-{config.method}-{config.adaptation}-seed{config.seed}"
+    if IS_WINDOWS:  # where no folder has the colon of an import path in its name
+        name = name.replace(":", ".")
     return Path("runs") / name
 
 
@@ -322,7 +326,7 @@ def _saving(arguments: argparse.Namespace) -> Saving:
     return Saving(seconds=arguments.checkpoint_seconds, steps=arguments.checkpoint_steps)
 
 
-# --- demo, compare, report, list ----------------------------------------------------------------
+# --- demo, compare, report ----------------------------------------------------------------
 
 
 def _demo(arguments: argparse.Namespace) -> int:
@@ -400,41 +404,6 @@ def _print_report(arguments: argparse.Namespace, report: Any) -> int:
     outcome = {"page": str(report.page), "figures": [str(path) for path in report.figures]}
     print_outcome(arguments, outcome, f"{report.table}\n\nthe page: {report.page}")
     return DONE
-
-
-def _list(arguments: argparse.Namespace) -> int:
-    refuse_part_options(arguments)
-    listing = {
-        kind: {
-            name: _describe(kind, registry.find(kind, name))
-            for name in (*entries, *registry.installed(kind))
-        }
-        for kind, entries in registry.CATALOGUE.items()
-    }
-    if arguments.json:
-        print(json.dumps(listing, indent=1))
-        return DONE
-    for kind, entries in listing.items():
-        print(kind)
-        for name, description in entries.items():
-            print(f"  {name:<16} {description['summary']}")
-            for option, text in description["options"].items():
-                print(f"  {'':<16}   --{kind}.{option.replace('_', '-')}: {text}")
-    return DONE
-
-
-def _describe(kind: str, entry: registry.Entry | CustomPart) -> dict[str, Any]:
-    try:
-        options_type = entry.options_type() if kind in PARTS else None
-    except UserError as error:  # somebody else's package may be broken
-        return {"summary": f"cannot be used: {error}", "options": {}}
-    options = fields_of(options_type) if options_type else {}
-    return {
-        "summary": entry.summary,
-        "options": {
-            name: option.doc or f"by default {option.default}" for name, option in options.items()
-        },
-    }
 
 
 # --- settings from flags and files --------------------------------------------------------------

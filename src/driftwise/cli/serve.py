@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,9 @@ from driftwise.errors import UserError
 from driftwise.runs.saving import Terminated
 
 if TYPE_CHECKING:
+    from driftwise.serve.server import Address, Learning
     from driftwise.serve.service import Service
+    from driftwise.serve.settings import ServeSettings
 
 DONE = 0
 
@@ -69,6 +73,17 @@ def add_serve_command(commands: Any) -> None:
         metavar="N",
         help="processes that predict (0: the one that learns)",
     )
+    serve.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="on a Ray cluster (host:port, auto, or local to start one), with replicas that predict",
+    )
+    serve.add_argument(
+        "--replicas",
+        default="1",
+        metavar="MIN[:MAX]",
+        help="of --ray; with MAX, Ray starts and ends them with the load (1)",
+    )
     serve.add_argument("--mode", choices=["auto", "ask", "shadow"], help="of a new service (auto)")
     serve.add_argument(
         "--classes", metavar="NAME,...", help="names of the labels 0, 1, ..., for people"
@@ -108,6 +123,9 @@ def _serve(arguments: argparse.Namespace) -> int:
     )
     address.access()  # a mistake in a file is reported before anything starts
     alerts = None if arguments.alerts is None else read_alerts(arguments.alerts)
+    if arguments.ray is not None:
+        _serve_on_ray(arguments, address, alerts)
+        return DONE
     runs = None if arguments.runs is None else RunsView(arguments.runs)
     with tempfile.TemporaryDirectory(prefix="driftwise-demo-") as scratch:
         service, begin = _service(arguments, Path(scratch))
@@ -129,11 +147,44 @@ def _serve(arguments: argparse.Namespace) -> int:
     return DONE
 
 
+def _serve_on_ray(arguments: argparse.Namespace, address: Address, alerts: Any) -> None:
+    least, _, most = arguments.replicas.partition(":")
+    if not least.isdecimal() or (most and not most.isdecimal()):
+        raise UserError(f"--replicas is MIN or MIN:MAX, such as 1:4; got {arguments.replicas!r}")
+    if arguments.what == "demo" or arguments.workers:
+        raise UserError("--ray has replicas of its own and no demo; leave out demo and --workers")
+    try:
+        from driftwise.serve.ray_serve import RayService, RaySettings
+    except ImportError as error:
+        raise UserError(
+            f"serving on Ray needs {error.name}: pip install 'driftwise[serve,ray]'"
+        ) from error
+    learning, settings = _learning(arguments)
+    with RayService(
+        arguments.folder,
+        learning,
+        settings,
+        address=address,
+        ray_settings=RaySettings(
+            address=arguments.ray, min_replicas=int(least), max_replicas=int(most or least)
+        ),
+        mode=arguments.mode,
+        skip=tuple(arguments.skip_request),
+        alerts=alerts,
+        runs=arguments.runs,
+    ) as service:
+        for note in service.notes:
+            print(f"note: {note}", flush=True)
+        print(f"serving at {service.url}", flush=True)
+        with contextlib.suppress(KeyboardInterrupt, Terminated):
+            while True:
+                time.sleep(3600)  # until a signal comes
+
+
 def _service(arguments: argparse.Namespace, scratch: Path) -> tuple[Service, Any]:
     """The service, and what to call once it takes requests."""
     from driftwise.serve.demo import Demo
-    from driftwise.serve.server import Learning, open_service
-    from driftwise.serve.settings import ServeSettings
+    from driftwise.serve.server import open_service
 
     if arguments.what == "demo" or (
         arguments.runs and not arguments.network and not arguments.model
@@ -143,17 +194,24 @@ def _service(arguments: argparse.Namespace, scratch: Path) -> tuple[Service, Any
         demo = Demo()
         service = demo.open(arguments.folder or scratch / "state", mode=arguments.mode)
         return service, (lambda: demo.start(service)) if arguments.what == "demo" else _nothing
+    learning, settings = _learning(arguments)
+    service = open_service(
+        arguments.folder, learning, settings, mode=arguments.mode, skip=arguments.skip_request
+    )
+    return service, _nothing
+
+
+def _learning(arguments: argparse.Namespace) -> tuple[Learning, ServeSettings]:
+    from driftwise.serve.server import Learning
+    from driftwise.serve.settings import ServeSettings
+
     if arguments.folder is None:
         raise UserError("--folder says where everything is kept; give one")
     learning = Learning(
         network=arguments.network, model=arguments.model, settings=_settings(arguments.set)
     )
     names = tuple(filter(None, (arguments.classes or "").split(","))) or learning.class_names()
-    settings = ServeSettings(class_names=names)
-    service = open_service(
-        arguments.folder, learning, settings, mode=arguments.mode, skip=arguments.skip_request
-    )
-    return service, _nothing
+    return learning, ServeSettings(class_names=names)
 
 
 def _nothing() -> None:

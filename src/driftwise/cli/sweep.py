@@ -369,11 +369,11 @@ def _engine(
 
 def _workers(arguments: argparse.Namespace, runs: Sequence[PlannedRun]) -> int:
     """Processes of a pool."""
-    from driftwise.sweeps.executors import cores
+    from driftwise.config.speed import num_processors
 
     if arguments.workers is not None:
         return int(arguments.workers)
-    return max(1, cores() // max(run.config.threads or 1 for run in runs))
+    return max(1, num_processors() // max(run.config.threads or 1 for run in runs))
 
 
 def _refuse_unused(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:

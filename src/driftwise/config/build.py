@@ -50,7 +50,7 @@ from driftwise.encoders.loading import load
 from driftwise.errors import UserError
 from driftwise.methods import AnalyticMethod, Method
 from driftwise.runs.store import read_config
-from driftwise.streams import Stream, class_incremental
+from driftwise.streams import Stream, WrongAnswers, class_incremental
 from driftwise.types import Dataset, Encoding
 
 
@@ -106,6 +106,7 @@ def assemble(
         min_harm=config.min_harm,
         only_just_drifted=config.checked == "just-drifted",
         label_budget=config.label_budget,
+        wrong_answers=WrongAnswers(share=config.wrong_answers, hostile=config.hostile_answers),
         seed=config.seed,
     ).bind(stream)
     loop.built_from = config

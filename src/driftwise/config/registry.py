@@ -161,6 +161,14 @@ CATALOGUE: dict[str, dict[str, Entry]] = {
         "amr-gradual": _composed(
             "realign in proportion to a gradual drift, with hysteresis", "partial", "gradual"
         ),
+        "amr-robust": _composed("realign, and set answers aside that are probably wrong", "robust"),
+        "amr-weighed": _composed(
+            "realign, and keep as many old samples as the fresh labels support", "weighed"
+        ),
+        "auto": Entry(
+            "by the kind of change: realign, extend, restore an earlier concept, or leave alone",
+            "adapt.by_kind:ByKind",
+        ),
         "amr-plus": _composed(
             "realign with all extensions that have been shown to help",
             *("partial", "remembered", "gradual", "recovery", "free-labels"),

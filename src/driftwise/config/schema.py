@@ -29,6 +29,7 @@ BOUNDS: Mapping[str, tuple[int, float]] = {
     "drift_seed": (0, math.inf),
     "min_harm": (0, 100),
     "label_budget": (0, math.inf),
+    "wrong_answers": (0, 0.9),
     "epochs": (1, 10**9),
     "batch_size": (1, 10**9),
     "minibatch_size": (1, 10**9),
@@ -140,6 +141,12 @@ class Settings:
     batch-norm statistics"""
     label_budget: int | None = None
     """at most so many labels for adaptation over the whole run"""
+    wrong_answers: float = 0.0
+    """the fraction of labels for adaptation that is wrong, to see what that costs: another known class
+    comes under the requested one"""
+    hostile_answers: bool = False
+    """wrong answers always confuse the same two classes, and asking again repeats them; else any class,
+    and a second answer errs independently"""
     backbone: str | None = None
     """the network"""
     epochs: int | None = None

@@ -36,7 +36,7 @@ def fast(config: RunConfig, *, given: Collection[str] = ()) -> RunConfig:
     settings: dict[str, object] = {}
     if backbone not in PLAIN:
         settings["memory_format"] = "channels-last"
-        if _has_bf16():
+        if has_bf16():
             settings["precision"] = "bf16"
         elif _has_gpu():
             settings["precision"] = "fp16"
@@ -47,14 +47,14 @@ def fast(config: RunConfig, *, given: Collection[str] = ()) -> RunConfig:
 
 
 @functools.cache
-def _has_bf16() -> bool:
+def has_bf16() -> bool:
     """Whether the GPU or, without one, the processor computes in bfloat16."""
     import torch
 
     if torch.cuda.is_available():
         return bool(torch.cuda.is_bf16_supported())
     try:
-        return re.search(BF16, Path("/proc/cpuinfo").read_text()) is not None
+        return re.search(BF16, Path("/proc/cpuinfo").read_text(encoding="utf-8")) is not None
     except OSError:
         return False
 
@@ -65,14 +65,19 @@ def _has_gpu() -> bool:
     return torch.cuda.is_available()
 
 
+def num_processors() -> int:
+    """How many this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 @functools.cache
 def _fastest_threads() -> int:
     """1, or as many as there are processors: whichever convolves faster at this moment."""
     import torch
 
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    cores = num_processors()
     before, seconds = torch.get_num_threads(), {}
     for threads in (1, cores):
         torch.set_num_threads(threads)

@@ -10,14 +10,22 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Unpack
 
 import numpy as np
 
 from driftwise.datasets.cache import verify_cache
 from driftwise.datasets.catalogue import KnownSet, known_set, recognise
 from driftwise.datasets.library import cache_name, existing_sources, find, nowhere, refuse_path
-from driftwise.datasets.own import FOLDER, READERS, TABLE, copy_name, kind_of, load_own
+from driftwise.datasets.own import (
+    FOLDER,
+    READERS,
+    TABLE,
+    TableOptions,
+    copy_name,
+    kind_of,
+    load_own,
+)
 from driftwise.datasets.readers.decode import BadImage, WrongSize, decode, decode_all, undecodable
 from driftwise.datasets.readers.folders import SUFFIXES, Listing, list_folder
 from driftwise.datasets.reading import Progress, discard, read_with, stage
@@ -76,8 +84,13 @@ def verify(
     )
 
 
-def verify_own(path: Path, *, progress: Progress | None = None) -> Verification:
-    """Check whatever `load_own` reads, or the known data set that a path holds."""
+def verify_own(
+    path: Path, *, progress: Progress | None = None, **table: Unpack[TableOptions]
+) -> Verification:
+    """Check whatever `load_own` reads, or the known data set that a path holds.
+
+    `table`: columns of a table, as in `load_own`.
+    """
     known = recognise(path)
     if known is not None:
         return verify(known.name, path, progress=progress)
@@ -98,7 +111,7 @@ def verify_own(path: Path, *, progress: Progress | None = None) -> Verification:
                 f" {others[0].file}: {others[0].reason}"
             )
     elif kind == TABLE:
-        found = load_own(path)
+        found = load_own(path, **table)
     else:
         found = read_with(READERS[kind].function, path, discard)
     return Verification(

@@ -31,6 +31,8 @@ class DistinctSample:
         self.seen = 0
         self.samples = torch.empty(0, dtype=torch.int64)
         self.encoding = Encoding(logits=torch.empty(0, 1), features=torch.empty(0, 1))
+        self.statistics = torch.empty(0, 0)
+        """(samples, statistics) of the images, one row for each that is kept; vectors have no columns"""
         self._salt = salt
         self._keys = torch.empty(0, dtype=torch.float64)
         self._staying = torch.empty(0, dtype=torch.int64)
@@ -75,12 +77,15 @@ class DistinctSample:
         first = {content: place for place, content in reversed(list(enumerate(contents)))}
         return torch.tensor([first[content] for content in coming], dtype=torch.int64)
 
-    def put(self, encoding: Encoding, samples: Tensor) -> None:
-        """The encodings and numbers of the samples that `offer` chose."""
+    def put(self, encoding: Encoding, samples: Tensor, statistics: Tensor | None = None) -> None:
+        """The encodings, numbers and image statistics of the samples that `offer` chose."""
+        if statistics is None:
+            statistics = torch.empty(len(samples), 0)
         if len(self.samples):
+            statistics = torch.cat([self.statistics[self._staying], statistics])
             encoding = Encoding.concat([self.encoding[self._staying], encoding])
             samples = torch.cat([self.samples[self._staying], samples])
-        self.encoding, self.samples = encoding, samples
+        self.encoding, self.samples, self.statistics = encoding, samples, statistics
 
     def _keys_of(self, contents: Sequence[bytes]) -> Tensor:
         """Uniform numbers in [0, 1), as good as random, (samples,)."""
@@ -99,6 +104,7 @@ class DistinctSample:
             "rows": self.samples,
             "logits": self.encoding.logits,
             "features": self.encoding.features,
+            "statistics": self.statistics,
             "contents": torch.from_numpy(names.copy()),
             "times": torch.tensor(list(self._times.values()), dtype=torch.int64),
         }
@@ -109,6 +115,8 @@ class DistinctSample:
         sample = cls()
         sample.seen, sample.samples, sample._keys = state["seen"], state["rows"], state["keys"]
         sample.encoding = Encoding(logits=state["logits"], features=state["features"])
+        unknown = torch.empty(len(sample.samples), 0)  # of an earlier version
+        sample.statistics = state.get("statistics", unknown)
         names = [bytes(name) for name in state["contents"].tolist()]
         sample._times = dict(zip(names, state["times"].tolist(), strict=True))
         return sample

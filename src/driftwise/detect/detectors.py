@@ -12,7 +12,8 @@ from torch import Tensor
 
 from driftwise.detect.base import DetectorContext, KnownLabels, Reference
 from driftwise.detect.class_tests import ClassTests, ComparisonOptions
-from driftwise.detect.reference import FingerprintReference
+from driftwise.detect.explain import with_kinds
+from driftwise.detect.reference import FingerprintReference, HeldOutReference
 from driftwise.detect.two_sample import (
     Comparison,
     Merge,
@@ -158,7 +159,37 @@ class TwoSampleDetector:
         verdicts = _with_shares(verdicts, kept, now)
         if self._labels == "unknown":  # a verdict on the whole stream holds for every class
             verdicts = [replace(verdicts[0], label=label) for label in classes]
-        return self._with_harm(verdicts, all_kept, all_now, shares)
+        verdicts = self._with_harm(verdicts, all_kept, all_now, shares)
+        return with_kinds(
+            verdicts,
+            reference=all_kept.encoding.features,
+            reference_labels=all_kept.labels,
+            current=all_now.encoding.features,
+            labels=all_now.groups,
+            known=self._labels,
+            reference_predictions=all_kept.groups,
+            archived=self._earlier(verdicts, reference),
+            mix=None if self._usual is None else {c: self._usual(c) + 1 for c in classes},
+            unit_length=monitored.images.ndim == 4,  # vectors are scaled already
+        )
+
+    def _earlier(
+        self, verdicts: Sequence[Verdict], reference: Reference
+    ) -> dict[int, Sequence[Tensor]]:
+        """Features of the earlier concepts of drifted classes, where the reference has them."""
+        drifted = [each.label for each in verdicts if each.drifted]
+        if isinstance(reference, FingerprintReference):
+            return {label: reference.earlier_of(label) for label in drifted}
+        if not isinstance(reference, HeldOutReference):
+            return {}
+        return {
+            label: [
+                self._encoder.encode(samples.distinct().images).features
+                for samples in reference.earlier_of(label)
+                if len(samples)
+            ]
+            for label in drifted
+        }
 
     def obstacles(self, task: int, sizes: Mapping[int, tuple[int, int]]) -> Mapping[int, str]:
         """Of classes with so many reference and current samples, the untestable ones, and why."""

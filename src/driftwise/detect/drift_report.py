@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
+
+from driftwise.stats.kind_names import Kind
 
 Finding = Literal["drifted", "same", "not testable", "new", "missing"]
 
@@ -93,12 +95,33 @@ class ClassReport:
     """samples least like the reference, likewise"""
     reason: str | None = None
     """why the class could not be tested"""
+    kind: Kind | None = None
+    """what kind of change it is"""
+    kind_evidence: Mapping[str, float] = field(default_factory=dict)
+    """the numbers that show it"""
+    action: str | None = None
+    """what is recommended"""
     features: tuple[FeatureChange, ...] = ()
     """of vectors, the features that changed most, the strongest first, at most 20"""
     num_features_changed: int | None = None
     """of vectors, features whose change alone is significant at the level, shared by all features"""
     view: VectorView | None = None
     """of vectors, points and histograms to draw, of at most 20 classes"""
+    scores: Histogram | None = None
+    """scores of the classifier behind the AUC, each by one that has not seen the sample: the higher,
+    the more like a current sample"""
+    image_statistics: tuple[FeatureChange, ...] = ()
+    """of images, how brightness, contrast, sharpness and colour changed, the strongest first"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrequencyShift:
+    """Whether the classes are as frequent as before, which is no drift of any class."""
+
+    p_value: float
+    """of a chi-squared test that both sides have the same frequencies"""
+    distance: float
+    """half the sum of the differences: the fraction of samples that changed class"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +136,11 @@ class DriftReport:
     """what it cannot see; None: not known"""
     level: float
     correction: str
+    kind: Kind | None = None
+    """the most urgent kind of change in all of the samples"""
+    kind_evidence: Mapping[str, float] = field(default_factory=dict)
+    action: str | None = None
+    """what is recommended"""
     scaling: str | None = None
     """of vectors, what brought their features to one scale; None: images"""
     features: tuple[FeatureChange, ...] = ()
@@ -122,6 +150,10 @@ class DriftReport:
     """of vectors, the fraction of the reference's variance along the two directions of the points"""
     not_compared: tuple[str, ...] = ()
     """features that only the current samples have"""
+    image_statistics: tuple[FeatureChange, ...] = ()
+    """of images, the same on average over the drifted classes, or over all tested classes"""
+    frequencies: FrequencyShift | None = None
+    """whether classes are as frequent as before; None: there is but one"""
 
     @property
     def drifted(self) -> bool:

@@ -1,4 +1,4 @@
-"""Describes drift of feature vectors: which features changed, and what there is to draw of it."""
+"""Describes drift: which features or image statistics changed, and what there is to draw of it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from scipy.stats import chi2_contingency
 from torch import Tensor
 
 from driftwise.detect.drift_report import (
     ClassReport,
     DriftReport,
     FeatureChange,
+    FrequencyShift,
     Histogram,
     VectorView,
 )
 from driftwise.scaling import Scaling
 from driftwise.stats.feature_shift import FeatureShifts, feature_shifts, histogram, mean_shifts
+from driftwise.stats.image_statistics import NAMES
 from driftwise.stats.projection import MAX_FITTED, Projection, spread_evenly
 
 MAX_FEATURES = 20
@@ -85,6 +88,48 @@ def with_features(
             replace(_change(whole, place, names[place]), p_value=None)
             for place in whole.order()[:MAX_FEATURES].tolist()
         ),
+    )
+
+
+def with_statistics(report: DriftReport, sides: Sides) -> DriftReport:
+    """The report with how statistics of images changed, of each class that was tested.
+
+    Args:
+        report: of images
+        sides: by class, `image_statistics` of both sides
+    """
+    tested = [each for each in report.classes if each.p_value is not None]
+    known = [each for each in tested if all(side.shape[1] for side in sides[each.name])]
+    if not known:  # a reference of an earlier version has none
+        return report
+    shifts = {each.name: feature_shifts(*sides[each.name]) for each in known}
+    drifted = [each for each in known if each.verdict == "drifted"]
+    whole = mean_shifts([shifts[each.name] for each in drifted or known])
+    return replace(
+        report,
+        classes=tuple(
+            replace(each, image_statistics=_statistics(shifts[each.name]))
+            if each.name in shifts
+            else each
+            for each in report.classes
+        ),
+        image_statistics=tuple(replace(each, p_value=None) for each in _statistics(whole)),
+    )
+
+
+def _statistics(found: FeatureShifts) -> tuple[FeatureChange, ...]:
+    return tuple(_change(found, place, NAMES[place]) for place in found.order().tolist())
+
+
+def frequency_shift(classes: Sequence[ClassReport]) -> FrequencyShift | None:
+    """Compare how often classes occur on both sides; None where there is but one class."""
+    counts = np.array([[each.num_reference, each.num_current] for each in classes], dtype=float)
+    if len(counts) < 2 or not counts.sum(axis=0).all():
+        return None
+    fractions = counts / counts.sum(axis=0)
+    return FrequencyShift(
+        p_value=float(chi2_contingency(counts, correction=False).pvalue),
+        distance=float(np.abs(fractions[:, 0] - fractions[:, 1]).sum() / 2),
     )
 
 

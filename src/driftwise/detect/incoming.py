@@ -154,7 +154,7 @@ def _blocks_of(batches: Iterable[Batch]) -> Iterator[Block]:
         shape, other = (tuple(each.shape[1:]) for each in (waiting[0][0], images))
         if other != shape:
             raise UserError(
-                f"images must all have one size; got {size_in_words(shape)}, then"
+                f"samples must all have one shape; got {size_in_words(shape)}, then"
                 f" {size_in_words(other)}"
             )
         count += len(labels)

@@ -109,7 +109,7 @@ class Monitor:
             self._book(len(monitored))
         answer = self._detector.check(task.number, classes, monitored, self._reference)
         verdicts = _valid(answer, task.number, classes, self._detector)
-        return [replace(verdict, spared=self._is_harmless(verdict)) for verdict in verdicts]
+        return [self._spared(verdict) for verdict in verdicts]
 
     def as_seen(self, task: MonitoredTask) -> Samples:
         """The samples that are checked; labels that were not paid for are -1."""
@@ -126,6 +126,12 @@ class Monitor:
         if self._just_drifted is None:
             return task.known_classes
         return tuple(self._just_drifted(task.number))
+
+    def _spared(self, verdict: Verdict) -> Verdict:
+        """The verdict, and whether the class is spared."""
+        if not self._is_harmless(verdict):
+            return replace(verdict, spared=False)
+        return replace(verdict, spared=True, kind=verdict.kind and "harmless")
 
     def _is_harmless(self, verdict: Verdict) -> bool:
         """Whether the harm of a drifted class is known to be small; labels count before confidence."""

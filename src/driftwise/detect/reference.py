@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from driftwise import rng
 from driftwise.encoders.base import Encoder
 from driftwise.errors import UserError
 from driftwise.types import Encoding, Samples
+
+EARLIER = 3
+"""references of a class that are archived: a concept may return"""
 
 
 class HeldOutReference:
@@ -21,10 +25,19 @@ class HeldOutReference:
 
     def __init__(self) -> None:
         self._samples: dict[int, Samples] = {}
+        self._earlier: dict[int, list[Samples]] = {}
 
     def renew(self, label: int, samples: Samples) -> None:
-        """From now on `samples` are the reference of the class."""
+        """From now on `samples` are the reference of the class; the one before is archived."""
+        if label in self._samples:
+            archived = self._earlier.setdefault(label, [])
+            archived.append(self._samples[label])
+            del archived[:-EARLIER]
         self._samples[label] = samples
+
+    def earlier_of(self, label: int) -> Sequence[Samples]:
+        """The references that a class had before, the newest last."""
+        return tuple(self._earlier.get(label, ()))
 
     def samples_of(self, label: int) -> Samples:
         """The samples kept for a class; none for one that has not been learned."""
@@ -35,11 +48,24 @@ class HeldOutReference:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
-        return {str(label): dict(vars(samples)) for label, samples in self._samples.items()}
+        state: dict[str, Any] = {str(c): dict(vars(kept)) for c, kept in self._samples.items()}
+        if self._earlier:
+            state["earlier"] = {
+                str(c): [dict(vars(each)) for each in kept] for c, kept in self._earlier.items()
+            }
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict`."""
-        self._samples = {int(label): Samples.restored(samples) for label, samples in state.items()}
+        self._samples = {
+            int(label): Samples.restored(samples)
+            for label, samples in state.items()
+            if label != "earlier"
+        }
+        self._earlier = {
+            int(label): [Samples.restored(each) for each in kept]
+            for label, kept in state.get("earlier", {}).items()
+        }
 
 
 class FingerprintReference:
@@ -56,6 +82,7 @@ class FingerprintReference:
         self._size = size
         self._seed = seed
         self._kept: dict[int, dict[str, Any]] = {}
+        self._earlier: dict[int, list[Tensor]] = {}
         self._came: dict[int, int] = {}
 
     def renew(self, label: int, samples: Samples) -> None:
@@ -68,6 +95,10 @@ class FingerprintReference:
         keys = torch.rand(len(encoding), dtype=torch.float64, generator=draw)
         chosen = keys.argsort(stable=True)[: self._size].sort().values
         half = _in_half(encoding[chosen])
+        if label in self._kept:
+            archived = self._earlier.setdefault(label, [])
+            archived.append(self._kept[label]["features"])
+            del archived[:-EARLIER]
         self._kept[label] = {
             "seen": len(encoding),
             "keys": keys[chosen],
@@ -84,6 +115,10 @@ class FingerprintReference:
             return Encoding(logits=torch.empty(0, 1), features=torch.empty(0, 1))
         kept = self._kept[label]
         return Encoding(logits=kept["logits"].float(), features=kept["features"].float())
+
+    def earlier_of(self, label: int) -> Sequence[Tensor]:
+        """The features that were kept of a class before, the newest last."""
+        return tuple(each.float() for each in self._earlier.get(label, ()))
 
     def like_the_stream(self, classes: Sequence[int]) -> dict[int, Encoding]:
         """What is kept of the classes, thinned to the mix in which they were learned.
@@ -107,7 +142,10 @@ class FingerprintReference:
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
         classes = {label: dict(kept) for label, kept in self._kept.items()}
-        return {"encoder": self._encoder.name, "classes": classes, "came": self._came}
+        state = {"encoder": self._encoder.name, "classes": classes, "came": self._came}
+        if self._earlier:
+            state["earlier"] = {label: list(kept) for label, kept in self._earlier.items()}
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict`; encodings by another encoder are refused."""
@@ -118,6 +156,7 @@ class FingerprintReference:
             )
         self._kept = {label: dict(kept) for label, kept in state["classes"].items()}
         self._came = dict(state["came"])
+        self._earlier = {label: list(kept) for label, kept in state.get("earlier", {}).items()}
 
 
 def _in_half(encoding: Encoding) -> Encoding:

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -21,9 +21,11 @@ from torch import Tensor, nn
 from driftwise import rng
 from driftwise.detect.bounded_sample import DistinctSample
 from driftwise.detect.class_tests import ClassTests, ComparisonOptions
-from driftwise.detect.drift_report import ClassReport, DriftReport, SelfCheck
-from driftwise.detect.feature_report import with_features
+from driftwise.detect.drift_report import ClassReport, DriftReport, Histogram, SelfCheck
+from driftwise.detect.explain import with_kinds
+from driftwise.detect.feature_report import frequency_shift, with_features, with_statistics
 from driftwise.detect.incoming import Data, Incoming, opened, size_in_words
+from driftwise.detect.kind_report import found_in_all, with_kind
 from driftwise.detect.two_sample import Comparison, all_three, by_c2st, by_mmd, ks_on, merging
 from driftwise.encoders.base import Encoder, EncoderContext, no_learner
 from driftwise.encoders.embedding_cache import EmbeddingCache
@@ -33,7 +35,10 @@ from driftwise.encoders.loading import load, maker_of
 from driftwise.errors import UserError, unknown_name
 from driftwise.scaling import Scaling, ScalingKind
 from driftwise.stats.c2st import areas_under_curve, held_out_scores
+from driftwise.stats.feature_shift import histogram
 from driftwise.stats.fraction import estimate_shares
+from driftwise.stats.image_statistics import image_statistics
+from driftwise.stats.kinds import Finding
 from driftwise.stats.ks import kolmogorov_smirnov
 from driftwise.stats.permutation import observed_split
 from driftwise.stats.scores import entropy
@@ -82,6 +87,17 @@ class _Fitted:
         if self.scaled_together:
             scaling = Scaling(scaling.kind, limit=scaling.limit).fit(torch.cat(vectors))
         return [self.encoder.encode(scaling(each)) for each in vectors]
+
+    def all_features(
+        self, side: Mapping[str, DistinctSample], numbers: Mapping[str, int]
+    ) -> tuple[Tensor, Tensor]:
+        """The features of all classes in one scale, (samples, d), and their classes' numbers."""
+        parts = {numbers[name]: sample.encoding.features for name, sample in side.items()}
+        labels = [torch.full((len(features),), number) for number, features in parts.items()]
+        features = torch.cat(list(parts.values()))
+        if self.scaling is not None:
+            features = self.encoder.encode(self.scaling(features)).features
+        return features, torch.cat(labels)
 
 
 class DriftDetector:
@@ -195,20 +211,30 @@ class DriftDetector:
             )
         encoder = None if fitted.scaling is not None else fitted.encoder
         now = self._sample(encoder, came, "current", fitted.samples)
+        classes, verdicts = self._class_reports(fitted, now)
+        stream, classes = self._with_kinds(classes, verdicts, fitted, now)
         report = DriftReport(
-            classes=tuple(self._class_reports(fitted, now)),
+            classes=classes,
+            kind=stream.kind,
+            kind_evidence=stream.evidence,
+            action=stream.action,
             detector=self._detector,
             encoder=fitted.encoder.name,
             blind_to=getattr(fitted.encoder, "blind_to", None),
             level=self._options.level,
             correction=self._options.correction,
             not_compared=not_compared,
+            frequencies=frequency_shift(classes),
         )
+        both = {name: (fitted.samples[name], now[name]) for name in fitted.samples.keys() & now}
         if fitted.scaling is None:
-            return report
+            of_images = {
+                name: (old.statistics, new.statistics) for name, (old, new) in both.items()
+            }
+            return with_statistics(report, of_images)
         sides = {
-            name: (fitted.samples[name].encoding.features, now[name].encoding.features)
-            for name in fitted.samples.keys() & now.keys()
+            name: (old.encoding.features, new.encoding.features)
+            for name, (old, new) in both.items()
         }
         return with_features(report, sides, fitted.scaling, fitted.feature_names)
 
@@ -338,8 +364,8 @@ class DriftDetector:
                 name = came.name_of(label)
                 if name not in samples:
                     salt = rng.derive(self._seed, "standalone", side, name).to_bytes(8, "big")
-                    known = others[name].contents if name in others else frozenset[bytes]()
-                    samples[name] = DistinctSample(salt, others=known)
+                    theirs = others[name].contents if name in others else frozenset[bytes]()
+                    samples[name] = DistinctSample(salt, others=theirs)
                 mine = (block.labels == label).nonzero().squeeze(1)
                 own = [contents[place] for place in mine.tolist()]
                 offers.append((samples[name], mine[samples[name].offer(own, self._max_samples)]))
@@ -347,21 +373,22 @@ class DriftDetector:
             wanted = torch.cat([places for _, places in offers])
             if not len(wanted):
                 continue
-            parts = (
-                _raw(block.images[wanted])
-                if encoder is None
-                else encoder.encode(block.images[wanted])
-            )
+            images = block.images[wanted]
+            parts = _raw(images) if encoder is None else encoder.encode(images)
+            known = torch.empty(len(images), 0) if encoder is None else image_statistics(images)
             end = 0
             for sample, places in offers:
                 begin, end = end, end + len(places)
-                sample.put(parts[begin:end], block.start + places)
+                sample.put(parts[begin:end], block.start + places, known[begin:end])
         return samples
 
     def _class_reports(
         self, fitted: _Fitted, now: Mapping[str, DistinctSample]
-    ) -> Iterator[ClassReport]:
-        """One report per class of either side, in the order of names, numbers by their size."""
+    ) -> tuple[tuple[ClassReport, ...], dict[str, Verdict]]:
+        """One report per class of either side, in the order of names, numbers by their size.
+
+        And the verdicts on the classes of both sides, by name.
+        """
         kept = fitted.samples
         names = sorted({*kept, *now}, key=_by_number)
         sides: dict[int, Any] = {
@@ -371,6 +398,7 @@ class DriftDetector:
         }
         verdicts = {each.label: each for each in self._tests().verdicts(1, sides)}
         nothing = DistinctSample()
+        reports = []
         for place, name in enumerate(names):
             before, after = kept.get(name, nothing), now.get(name, nothing)
             if place not in verdicts:
@@ -380,7 +408,7 @@ class DriftDetector:
                 report = ClassReport(name=name, verdict="not testable", reason=reason)
             else:
                 report = self._tested(name, verdicts[place], before, after, *sides[place])
-            yield replace(
+            report = replace(
                 report,
                 num_reference=before.seen,
                 num_current=after.seen,
@@ -390,6 +418,35 @@ class DriftDetector:
                 num_copies_current=after.num_copies,
                 num_shared=after.num_shared,
             )
+            reports.append(report)
+        return tuple(reports), {names[place]: each for place, each in verdicts.items()}
+
+    def _with_kinds(
+        self,
+        classes: tuple[ClassReport, ...],
+        verdicts: Mapping[str, Verdict],
+        fitted: _Fitted,
+        now: Mapping[str, DistinctSample],
+    ) -> tuple[Finding, tuple[ClassReport, ...]]:
+        """What happened to the samples altogether, and the reports with the kind of each change."""
+        numbers = {each.name: place for place, each in enumerate(classes)}
+        (reference, before), (current, labels) = (
+            fitted.all_features(side, numbers) for side in (fitted.samples, now)
+        )
+        judged = with_kinds(
+            [replace(each, label=numbers[name]) for name, each in verdicts.items()],
+            reference=reference,
+            reference_labels=before,
+            current=current,
+            labels=labels,
+            known="given",
+            unit_length=fitted.scaling is None,
+            seed=self._seed,
+        )
+        by_name = dict(zip(verdicts, judged, strict=True))
+        return found_in_all(classes, by_name), tuple(
+            with_kind(each, by_name.get(each.name)) for each in classes
+        )
 
     def _tests(self, *, min_permutations: int = MIN_PERMUTATIONS) -> ClassTests:
         comparisons = _COMPARISONS[self._detector](min_permutations)
@@ -429,6 +486,10 @@ class DriftDetector:
             ks_gap=kolmogorov_smirnov([(entropy(kept.logits), entropy(now.logits))])[0].statistic,
             telling_reference=tuple(before.samples[least_current].tolist()),
             telling_current=tuple(after.samples[most_current].tolist()),
+            scores=Histogram(
+                name="score",
+                **histogram(scores[0, 0, : len(kept)], scores[0, 0, len(kept) :])._asdict(),
+            ),
         )
         if not verdict.drifted:
             return report

@@ -43,10 +43,22 @@ def digest_of_values(*values: object) -> str | None:
     """Of networks, functions and plain values; None if one of them may change without its showing.
 
     Of a network: weights, structure, plain attributes and the files that define its classes. Of a
-    function: its file, what it encloses and the globals that it names. Whoever changes a line there
-    has another one: features computed anew cost less than stale ones.
+    function: its file, its code, what it encloses and the globals that it names. Whoever changes a
+    line there has another one: features computed anew cost less than stale ones.
     """
-    digest = _Digest()
+    return _digest(_Digest(), values)
+
+
+def digest_of_code(*functions: object) -> str | None:
+    """Of functions without their files, which may change around them; None as above.
+
+    >>> digest_of_code(lambda x: x + 1) == digest_of_code(lambda x: x + 2)
+    False
+    """
+    return _digest(_Digest(reads_files=False), functions)
+
+
+def _digest(digest: _Digest, values: Iterable[object]) -> str | None:
     try:
         for value in values:
             digest.feed(value)
@@ -62,8 +74,9 @@ class _Unknown(Exception):
 class _Digest:
     """Takes in the content of values, types included."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, reads_files: bool = True) -> None:
         self._digest = hashlib.blake2b(digest_size=16)
+        self._reads_files = reads_files
         self._seen: set[int] = set()
         """functions and classes that were taken in, by id; they live as long as their modules"""
 
@@ -121,20 +134,38 @@ class _Digest:
         if id(what) in self._seen:
             return
         self._seen.add(id(what))
-        source = _source(what)
+        try:
+            source = _source(what)
+        except _Unknown:
+            if self._reads_files:
+                raise
+            source = b""
         if source is None:
             package = sys.modules.get(home.partition(".")[0])
             self.put(str(getattr(package, "__version__", "")))
             return
-        self._digest.update(source)
+        if self._reads_files:
+            self._digest.update(source)
         if isinstance(what, type):
             self._feed_all(each for each in vars(what).values() if isinstance(each, FunctionType))
             self._feed_all(each for each in what.__mro__[1:] if each is not object)
         elif isinstance(what, FunctionType):
+            self._feed_instructions(what.__code__)
             self._feed_all(cell.cell_contents for cell in what.__closure__ or ())
             self.feed((what.__defaults__, what.__kwdefaults__))
             named = [name for name in _names(what.__code__) if name in what.__globals__]
             self._feed_all(what.__globals__[name] for name in named)
+
+    def _feed_instructions(self, code: CodeType) -> None:
+        """What tells apart two functions of one name and one file, as those of `lambda` are."""
+        self._digest.update(code.co_code)
+        self.put(repr(code.co_names))
+        for constant in code.co_consts:
+            if isinstance(constant, CodeType):
+                self._feed_instructions(constant)
+            else:
+                is_set = isinstance(constant, frozenset)  # in no order of its own
+                self.put(repr(sorted(map(repr, constant)) if is_set else constant))
 
 
 _PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)

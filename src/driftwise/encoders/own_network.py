@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from driftwise.encoders.digests import digest_of_text, digest_of_values
+from driftwise.encoders.digests import digest_of_code, digest_of_text, digest_of_values
 from driftwise.errors import UserError
 from driftwise.models.head import encode_all, find_head, has_features
 from driftwise.models.imagenet_resnet import digest_of
@@ -59,8 +60,14 @@ class OwnEncoder:
             self.identity = digest_of_text(self.name, identity)
             # Runs, detectors and states tell encoders apart by their names.
             self.name += f" {identity}"
-        elif self.networks:
-            self.identity = digest_of_values(self.name, network, preprocess)
+        else:
+            if self.networks:
+                self.identity = digest_of_values(self.name, network, preprocess)
+            functions = [
+                each for each in (self._call, preprocess) if isinstance(each, FunctionType)
+            ]
+            if functions and (code := digest_of_code(*functions)) is not None:
+                self.name += f" {code[:8]}"
 
     @torch.no_grad()
     def encode(self, images: Tensor) -> Encoding:

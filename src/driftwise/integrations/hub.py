@@ -223,7 +223,7 @@ def model_card(result: Mapping[str, Any]) -> str:
 def _read(folder: Path, *, trust_imports: bool) -> Predictor:
     """The predictor of a folder that `export` wrote, perhaps on a stranger's machine."""
     try:
-        about = json.loads((folder / SETTINGS).read_text())
+        about = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
         tensors = safetensors.torch.load_file(folder / WEIGHTS)
         if about["library_name"] != "driftwise" or about["format"] != _FORMAT:
             raise KeyError("format")

@@ -45,7 +45,7 @@ def save_model(
     if model.signature is None:
         model.signature = _signature(predictor)
     requirements = target / "requirements.txt"
-    requirements.write_text(f"driftwise=={driftwise.__version__}\n")
+    requirements.write_text(f"driftwise=={driftwise.__version__}\n", encoding="utf-8")
     pyfunc.add_to_model(model, loader_module=__name__, data=_FOLDER)
     model.add_flavor(
         FLAVOR_NAME,

@@ -181,10 +181,11 @@ class PredictionPriority:
         self._no_predictions = threading.Event()
         self._keep_until = 0.0
         """time until which the learning thread does not yield again"""
-        self._shares: list[float] = []
-        """of the threads that learn"""
+        self._learning: list[_LearningThread] = []
         self._owed = 0.0
         """seconds of processor time owed to learning; an update lost in a race does no harm"""
+        self._counting = threading.Lock()
+        """whoever does not get it at once leaves the counting to who has it"""
         self._may_begin = threading.Event()
         self._may_begin.set()
         self._thread = threading.local()
@@ -204,42 +205,50 @@ class PredictionPriority:
     def predicting(self) -> Iterator[None]:
         """A whole prediction, input checks included; it begins when learning has caught up."""
         if not self._may_begin.is_set():
-            self._may_begin.wait(self.MAX_WAIT_SECONDS if self._shares else self.IDLE_WAIT_SECONDS)
-            if not self._shares:
-                self._may_begin.set()
+            self._wait_for_learning()
         began = time.thread_time()
         try:
             yield
         finally:
-            if share := max(self._shares, default=0.0):
+            if share := self._share:
                 used = time.thread_time() - began
                 self._owed = min(self._owed + share * used, self.MAX_DEBT)
                 if self._owed >= self.DEBT_SECONDS:
                     self._may_begin.clear()
 
+    def _wait_for_learning(self) -> None:
+        seconds = self.MAX_WAIT_SECONDS if self._learning else self.IDLE_WAIT_SECONDS
+        until = time.monotonic() + seconds
+        # A step of a large network yields seldom: its time is counted from here, too.
+        while self._update_debt() and (left := until - time.monotonic()) > 0:
+            if self._may_begin.wait(min(left, max(self._owed, self.YIELD_SECONDS))):
+                return
+        if not self._learning:
+            self._may_begin.set()
+
     @contextlib.contextmanager
     def learning(self, share: float) -> Iterator[None]:
         """This thread learns, and is owed a share of the time that both kinds use."""
-        self._begin(share)
-        self._thread.share = share
+        mine = self._thread.mine = _LearningThread(share)
+        self._begin(mine)
         try:
             yield
         finally:
-            self._thread.share = None
-            self._end(share)
+            self._thread.mine = None
+            self._end(mine)
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
         """This thread waits for something else and is owed nothing meanwhile."""
-        share: float | None = getattr(self._thread, "share", None)
-        if share is None:
+        mine: _LearningThread | None = getattr(self._thread, "mine", None)
+        if mine is None:
             yield
             return
-        self._end(share)
+        self._end(mine)
         try:
             yield
         finally:
-            self._begin(share)
+            self._begin(mine)
 
     def yield_to_predictions(self) -> None:
         """Let running predictions finish; at most half of the time, however many there are."""
@@ -251,26 +260,57 @@ class PredictionPriority:
         ended = time.monotonic()
         self._keep_until = ended + (ended - began)
 
-    def _begin(self, share: float) -> None:
-        self._shares.append(share)
+    @property
+    def _share(self) -> float:
+        return max((each.share for each in self._learning), default=0.0)
+
+    def _begin(self, mine: _LearningThread) -> None:
+        mine.used()
+        self._learning.append(mine)
         if self._owed >= self.DEBT_SECONDS:
             self._may_begin.clear()
-        self._thread.counted_until = time.thread_time()
 
-    def _end(self, share: float) -> None:
+    def _end(self, mine: _LearningThread) -> None:
         self._update_debt()
-        self._shares.remove(share)
+        self._learning.remove(mine)
 
     def _update_debt(self) -> bool:
-        """Subtract what this thread has used since the last update; whether any debt is left."""
-        now = time.thread_time()
-        used = now - getattr(self._thread, "counted_until", now)
-        self._thread.counted_until = now
-        share = max(self._shares, default=0.0)
-        self._owed = max(self._owed - (1 - share) * used, -self.MAX_CREDIT)
+        """Subtract what learning has used since the last update; whether any debt is left."""
+        if self._counting.acquire(blocking=False):
+            try:
+                used = sum(each.used() for each in tuple(self._learning))
+                self._owed = max(self._owed - (1 - self._share) * used, -self.MAX_CREDIT)
+            finally:
+                self._counting.release()
         if self._owed <= 0:
             self._may_begin.set()
         return self._owed > 0
+
+
+class _LearningThread:
+    """The thread that made it, and how much processor time it has used."""
+
+    def __init__(self, share: float) -> None:
+        self.share = share
+        self._identity = threading.get_ident()
+        # Where there is no such clock (macOS), its time is counted when it yields.
+        clock_of = getattr(time, "pthread_getcpuclockid", None)
+        self._clock: int | None = None if clock_of is None else clock_of(self._identity)
+        self._counted = 0.0
+
+    def used(self) -> float:
+        """Seconds since the last call."""
+        if self._clock is not None:
+            try:
+                now = time.clock_gettime(self._clock)
+            except OSError:  # the thread has just ended
+                return 0.0
+        elif threading.get_ident() == self._identity:
+            now = time.thread_time()
+        else:
+            return 0.0
+        used, self._counted = now - self._counted, now
+        return used
 
 
 # One of each for all live learners: there is one interpreter.

@@ -21,6 +21,7 @@ from driftwise.live.labels import MIN_FRESH, Answer, LabelRequester, LiveLabels,
 from driftwise.live.settings import LiveSettings
 from driftwise.live.window import MonitoredSamples, Window, with_labels
 from driftwise.loop import DriftHandler, tested_in
+from driftwise.memory.buffer import ReplayBuffer
 from driftwise.metrics import Ledger
 from driftwise.models.inputs import Prepared
 from driftwise.part_state import PartState
@@ -225,6 +226,14 @@ class LiveEngine:
         self._guard(self.learner.refuse_diverged_weights, outcome)
         return outcome
 
+    def earlier_in_buffer(self) -> dict[int, int]:
+        """By realigned class, the samples in the replay buffer that show an earlier concept of it."""
+        buffer = self.learner.buffer
+        if not isinstance(buffer, ReplayBuffer):
+            return {}  # class statistics have no samples
+        firsts = self.window.current_from.items()
+        return {label: int((buffer.ids_of(label) < first).sum()) for label, first in firsts}
+
     def fit_reference(self, samples: Samples) -> tuple[int, ...]:
         """Labelled samples of the past become the references of their classes; the classes."""
         samples = samples[~self.inputs.outliers(samples.images)]
@@ -366,7 +375,14 @@ class LiveEngine:
             self.window.unchanged_until([*unchanged - self.waiting.keys()], outcome.next_id)
             outcome.verdicts += verdicts
             p_values = {str(each.label): each.p_value for each in verdicts}
-            outcome.emit("checked", classes=list(due), number=self.checks, p_values=p_values)
+            stream_kind = next((each.stream_kind for each in verdicts if each.stream_kind), None)
+            outcome.emit(
+                "checked",
+                classes=list(due),
+                number=self.checks,
+                p_values=p_values,
+                stream_kind=stream_kind,
+            )
             if drifted:
                 classes = sorted(drifted)
                 effects = [_effect(drifted[label]) for label in classes]
@@ -704,7 +720,12 @@ def _effect(verdict: Verdict) -> dict[str, Any]:
     """Evidence and size of a drift, as an event has them."""
     names = ("p_value", "threshold", "score", "share", "share_error", "harm")
     counts = ("num_reference", "num_current")
-    return {"class": verdict.label, **{name: getattr(verdict, name) for name in names + counts}}
+    kinds = ("kind", "action")
+    return {
+        "class": verdict.label,
+        **{name: getattr(verdict, name) for name in names + counts + kinds},
+        "kind_evidence": dict(verdict.kind_evidence or {}),
+    }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -274,7 +274,9 @@ class LiveLabels:
         if count is not None and len(free) >= count:
             given, samples = free[:0], _choose(free, count, choose)
         else:
-            given = self._request(label, None if count is None else count - len(free), choose)
+            given = self._request(
+                label, None if count is None else self._missing(label, count), choose
+            )
             samples = Samples.concat([free, given.of_class(label)])
         self._unused.append(given[given.labels != label])
         # Compared with what was wanted: a budget may have reduced `count` to a few samples.
@@ -296,7 +298,7 @@ class LiveLabels:
         paid = {label: len(self._requestable(label)) for label in wanted}
         for label, count in wanted.items():
             if count is not None:
-                paid[label] = min(paid[label], max(0, count - free[label]))
+                paid[label] = min(paid[label], self._missing(label, count))
         total = sum(paid.values())
         granted = self._allowance(total)
         if granted == total:
@@ -324,8 +326,15 @@ class LiveLabels:
 
     def _requestable(self, label: int) -> Samples:
         """Samples predicted as the class whose labels were not requested."""
-        pool = self._window.unlabelled_since(self._window.since(label))
-        return pool[self._predict(pool.images) == label]
+        return self._predicted(self._window.unlabelled_since(self._window.since(label)), label)
+
+    def _missing(self, label: int, count: int) -> int:
+        """How many of `count` samples of a class are neither labelled nor asked for."""
+        pending = self._predicted(self._window.pending_since(self._window.since(label)), label)
+        return max(0, count - len(self._fresh(label)) - len(pending))
+
+    def _predicted(self, samples: Samples, label: int) -> Samples:
+        return samples[self._predict(samples.images) == label]
 
     def _request(self, label: int, count: int | None, choose: Choose | None) -> Samples:
         """Samples predicted as the class, with the labels that the callback gives them."""

@@ -474,6 +474,7 @@ class LiveLearner:
                 "held": list(self.held),
                 "untestable": [] if engine is None else sorted(engine.untestable),
                 "buffer": {} if engine is None else engine.learner.buffer.counts(),
+                "buffer_earlier": {} if engine is None else engine.earlier_in_buffer(),
                 "steps": 0 if engine is None else engine.learner.steps,
                 "labels": {} if engine is None else dict(engine.ledger.labels),
                 "label_budget": self._config.label_budget,
@@ -813,16 +814,25 @@ class LiveLearner:
         self._snapshot_step = learner.steps
         self.snapshot_number += 1
 
+    @property
+    def why_no_predictor(self) -> str | None:
+        """Why no other process can predict; None: nothing is in the way."""
+        if self._frozen is not None:
+            return "predictions need the frozen encoder"
+        learner = None if self._engine is None else self._engine.learner
+        if learner is None or (isinstance(learner, Learner) and learner.device.type == "cpu"):
+            return None
+        return "predictions need more than a network on the CPU"
+
     def predictor_snapshot(self) -> Predictor | None:
         """The newest snapshot for predicting in other processes, in the thread that learns.
 
-        None: nothing has been learned, or predictions need more than a network on the CPU.
+        None: nothing has been learned, or `why_no_predictor`.
         """
-        if self._snapshots is None or self._engine is None or self._frozen is not None:
+        if self._snapshots is None or self._engine is None or self.why_no_predictor is not None:
             return None
         learner = self._engine.learner
-        if not isinstance(learner, Learner) or learner.device.type != "cpu":
-            return None
+        assert isinstance(learner, Learner), "others are no networks on the CPU"
         inputs = InputReader()
         inputs.load_state_dict(self._inputs.state_dict())
         with self._snapshots.reading() as snapshot:

@@ -36,13 +36,10 @@ class Predictor:
     memory_format: torch.memory_format
     bf16: bool
 
-    def checked(self, x: Any) -> Tensor:
-        """Samples as the network takes them; UserError for others."""
-        return self.inputs.images(x)
-
     @torch.no_grad()
-    def probabilities(self, images: Tensor) -> np.ndarray:
-        """Of checked samples, (samples, outputs), as `LiveLearner.predict_proba` gives them."""
+    def predict_proba(self, x: Any) -> np.ndarray:
+        """Probabilities, (samples, outputs), as `LiveLearner.predict_proba` gives them."""
+        images = self.inputs.images(x)
         if not len(images):
             return np.zeros((0, len(self.masked)), dtype=np.float32)
         context = torch.autocast("cpu", torch.bfloat16) if self.bf16 else contextlib.nullcontext()
@@ -55,10 +52,10 @@ class Predictor:
         return logits.masked_fill(self.masked, -torch.inf).softmax(dim=1).numpy()
 
 
-def packed(predictor: Predictor, version: int) -> Iterator[bytes | memoryview]:
+def packed(predictor: Predictor, applied: int) -> Iterator[bytes | memoryview]:
     """The bytes of a predictor, in parts: a head, the structure without weights, the weights.
 
-    The structure is a pickle: only for processes of one's own.
+    `applied` is a number that goes with them. The structure is a pickle: only for processes of one's own.
     """
     tensors: dict[int, Tensor] = {}
 
@@ -77,7 +74,7 @@ def packed(predictor: Predictor, version: int) -> Iterator[bytes | memoryview]:
         layout.append((each.dtype, tuple(each.shape), each.stride(), end))
         end = _aligned(end + each.numel() * each.element_size())
     head = pickle.dumps(layout)
-    yield _HEAD.pack(_MAGIC, version, len(head), file.tell())
+    yield _HEAD.pack(_MAGIC, applied, len(head), file.tell())
     yield head
     yield file.getbuffer()
     yield bytes(_aligned(size := _HEAD.size + len(head) + file.tell()) - size)
@@ -88,9 +85,9 @@ def packed(predictor: Predictor, version: int) -> Iterator[bytes | memoryview]:
 
 
 def unpacked(buffer: Any) -> tuple[int, Predictor]:
-    """Version and predictor of `packed`; its weights lie in the buffer, nothing is copied."""
+    """The number and the predictor of `packed`; its weights lie in the buffer, nothing is copied."""
     view = memoryview(buffer)
-    magic, version, layout_size, size = _HEAD.unpack_from(view)
+    magic, applied, layout_size, size = _HEAD.unpack_from(view)
     if magic != _MAGIC:
         raise ValueError("expected a packed predictor")
     start = _HEAD.size + layout_size
@@ -110,7 +107,7 @@ def unpacked(buffer: Any) -> tuple[int, Predictor]:
                 made = flat.as_strided(shape, stride)
             return nn.Parameter(made, requires_grad=False) if key[1] else made
 
-    return version, Structure(io.BytesIO(view[start : start + size])).load()
+    return applied, Structure(io.BytesIO(view[start : start + size])).load()
 
 
 def _dense(tensor: Tensor) -> Tensor:

@@ -273,6 +273,7 @@ class Window:
         """`trust_predictions`: unlabelled samples may become reference samples, too."""
         reference_size, check_size = settings.reference_size, settings.check_rows
         self._watch_every = settings.watch_every
+        self._recent_rows = settings.recent_rows
         self._trust_predictions = trust_predictions
         self.labelled = MonitoredSamples(
             empty, reference_size=reference_size, check_size=check_size
@@ -344,6 +345,15 @@ class Window:
         self.requested.add(samples)
         return wanted - len(self.requested)
 
+    def pending_since(self, sample: int) -> Samples:
+        """Samples from an id on whose labels were requested and are still expected.
+
+        Once `recent_rows` newer samples have come, they are expected no longer.
+        """
+        samples, newer = self.requested.samples(), self.unlabelled.samples().ids
+        oldest = int(newer[-1]) - self._recent_rows if len(newer) else 0
+        return samples[samples.ids >= max(sample, oldest)]
+
     def cancel_request(self, ids: Tensor) -> None:
         """A request failed: the labels of these samples may be requested again."""
         self.unlabelled.add(self.requested.remove(ids))
@@ -370,6 +380,11 @@ class Window:
         """bool (samples,): which show a concept of their class from before its realignment."""
         firsts = [self._outdated_before.get(label, 0) for label in samples.labels.tolist()]
         return samples.ids < _int64(firsts)
+
+    @property
+    def current_from(self) -> dict[int, int]:
+        """By realigned class, the id of the sample with which its current concept begins."""
+        return dict(self._outdated_before)
 
     def is_realigned(self, labels: Tensor) -> Tensor:
         """bool (labels,): which classes have been realigned."""

@@ -241,6 +241,11 @@ class ReplayBuffer:
         found = self._samples(self._slots.of_class(label))
         return found if self._device is None else replace(found, images=found.images.cpu())
 
+    def ids_of(self, label: int) -> Tensor:
+        """The ids of the samples of one class, in slot order."""
+        slots = self._slots.of_class(label)
+        return self._columns["ids"].read(slots) if self._columns else torch.from_numpy(slots)
+
     def state_dict(self) -> dict[str, Any]:
         """A copy of everything that changes; free slots take no space in it."""
         slots = self._slots.occupied

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from driftwise.errors import UserError
+from driftwise.memory.shared_scatter import SharedScatter
 from driftwise.types import Moments
 
 Scatter = Literal["class", "shared", "none"]
@@ -21,7 +22,8 @@ class ClassStatistics:
     """Counts, means and scatters of classes of vectors: exact, in any order of arrival.
 
     A class takes `8 (d + 1)` bytes, and `8 d²` more with `scatter="class"`; `scatter="shared"` takes
-    `8 d²` bytes for all classes together. Nothing grows with the number of samples.
+    `8 d²` bytes for all classes together, and `8 d` for each of at most 32 samples that wait to be
+    summed. Nothing grows with the number of samples.
 
     >>> statistics = ClassStatistics()
     >>> statistics.add(torch.tensor([[0.0, 1.0], [2.0, 1.0], [5.0, 5.0]]), torch.tensor([0, 0, 1]))
@@ -43,7 +45,7 @@ class ClassStatistics:
         self.version = 0
         """grows with every change"""
         self._classes: dict[int, Moments] = {}
-        self._shared: Tensor | None = None
+        self._shared: SharedScatter | None = None
         self._prior: tuple[Tensor, float] | None = None
         self._dropped: dict[int, Moments] = {}
         """counts and means of classes that were dropped and have not come again"""
@@ -86,7 +88,7 @@ class ClassStatistics:
         freedom = sum(max(0.0, each.count - 1) for each in self._classes.values())
         if self.kind == "shared":
             assert self._shared is not None
-            scatter = self._shared.clone()
+            scatter = self._shared.total()
         else:
             scatter = torch.zeros_like(self._scatter(self.labels[0]))
             for label in self.labels:
@@ -125,7 +127,10 @@ class ClassStatistics:
         between = (old * new / (old + new)).sqrt() * shift
         grown = means - (old / (old + new)) * shift
         if self.kind == "shared":
-            self._add_shared(torch.cat([within, between]), sign=1.0)
+            if self._shared is None:
+                self._shared = SharedScatter.of_dimension(vectors.shape[1])
+            # The deviations of a sample that is alone in its class are zero.
+            self._shared.add(between if len(found) == len(labels) else torch.cat([within, between]))
         for i, label in enumerate(found.tolist()):
             scatter = held[i].scatter
             if self.kind == "class":
@@ -150,7 +155,7 @@ class ClassStatistics:
                     f"expected at most {held:g} samples of class {label}, as many as were added; "
                     f"got {count} to forget"
                 )
-        shared = None if self._shared is None else self._shared.clone()
+        shared = None if self._shared is None else self._shared.total()
         changed: dict[int, Moments] = {}
         for label, count in wanted.items():
             old = self._classes[label]
@@ -166,9 +171,9 @@ class ClassStatistics:
                 _refuse_strangers(vectors, self._scatter(label), scatter)
             changed[label] = Moments(count=left, mean=mean, scatter=scatter)
         if shared is not None and self._shared is not None:
-            _refuse_strangers(vectors, self._shared, shared)
+            _refuse_strangers(vectors, self._shared.total(), shared)
         self.version += 1
-        self._shared = shared
+        self._shared = None if shared is None else SharedScatter(shared)
         self._classes |= changed
         self._classes = {c: each for c, each in self._classes.items() if each.count >= 1e-9}
 
@@ -221,7 +226,8 @@ class ClassStatistics:
         if self._shared is not None:
             # Its own scatter is not known: as much as others of its size have.
             scatter, freedom = self.pooled()
-            self._shared += scatter * (max(0.0, moments.count - 1) / max(freedom, 1.0))
+            weight = max(0.0, moments.count - 1) / max(freedom, 1.0)
+            self._shared = SharedScatter(self._shared.total() + weight * scatter)
             moments = dataclasses.replace(moments, scatter=None)
         self._classes[label] = moments
 
@@ -229,10 +235,10 @@ class ClassStatistics:
         """Bytes of all numbers kept."""
         arrays = [each.mean for each in self._classes.values()]
         arrays += [each.scatter for each in self._classes.values() if each.scatter is not None]
-        arrays += [] if self._shared is None else [self._shared]
         arrays += [] if self._prior is None else [self._prior[0]]
         arrays += [each.mean for each in self._dropped.values()]
-        return sum(array.nbytes for array in arrays)
+        shared = 0 if self._shared is None else self._shared.nbytes
+        return shared + sum(array.nbytes for array in arrays)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
@@ -244,7 +250,7 @@ class ClassStatistics:
         if self.kind == "class" and labels:
             state["scatters"] = torch.stack([self._scatter(label) for label in labels])
         if self._shared is not None:
-            state["shared"] = self._shared
+            state |= self._shared.state_dict()
         if self._prior is not None:
             state["prior"], state["prior_freedom"] = self._prior
         if self._dropped:
@@ -280,8 +286,7 @@ class ClassStatistics:
                 mean=state["means"][position],
                 scatter=state["scatters"][position] if self.kind == "class" else None,
             )
-        shared = state.get("shared")
-        self._shared = None if shared is None else shared.clone()  # it is changed in place
+        self._shared = SharedScatter.of_state(state)
         self._prior = (state["prior"], float(state["prior_freedom"])) if "prior" in state else None
         self._dropped = {
             label: Moments(
@@ -316,19 +321,15 @@ class ClassStatistics:
         kept = None if going is None or old.scatter is None else old.scatter - going
         if self._shared is not None:
             total = sum(each.count for each in self._classes.values())
-            going = self._shared * (fraction * old.count / total)
-            self._shared -= going
+            shared = self._shared.total()
+            going = shared * (fraction * old.count / total)
+            self._shared = SharedScatter(shared - going)
         self._classes[label] = Moments(
             count=(1 - fraction) * old.count, mean=old.mean, scatter=kept
         )
         if fraction == 1:
             del self._classes[label]
         return going
-
-    def _add_shared(self, deviations: Tensor, *, sign: float) -> None:
-        if self._shared is None:
-            self._shared = deviations.new_zeros(deviations.shape[1], deviations.shape[1])
-        self._shared.addmm_(deviations.T, deviations, alpha=sign)
 
     def _retire_shift(self, label: int) -> None:
         """Count the way of a class that was dropped and has come again as scatter.

@@ -12,6 +12,7 @@ from torch import Tensor
 from driftwise import rng
 from driftwise.errors import UserError
 from driftwise.memory.statistics import ClassStatistics, Scatter
+from driftwise.stats.class_means import shrinkage
 
 PENALTIES = tuple(10.0**exponent for exponent in range(-4, 5))
 """of ridge regression, times the mean squared feature: the grid of generalised cross-validation"""
@@ -87,18 +88,8 @@ class SLDA(AnalyticMethod):
         return LinearClassifier(weights=weights, bias=-0.5 * (weights * means).sum(dim=1))
 
     def fraction(self, covariance: Tensor, freedom: float) -> float:
-        """The shrinkage of a covariance, (d, d), estimated from so many deviations.
-
-        The estimate of Chen et al. (2010), "oracle approximating shrinkage", takes the deviations
-        for normal ones, and falls as they become more.
-        """
-        if self.shrinkage is not None:
-            return self.shrinkage
-        dimension = len(covariance)
-        squared_mean = float(covariance.diagonal().mean()) ** 2
-        mean_square = float(covariance.square().mean())
-        spread = (freedom + 1) * (mean_square - squared_mean / dimension)
-        return min(1.0, (mean_square + squared_mean) / spread) if spread > 0 else 1.0
+        """The shrinkage of a covariance, (d, d), estimated from so many deviations."""
+        return shrinkage(covariance, freedom) if self.shrinkage is None else self.shrinkage
 
 
 @dataclass(frozen=True, kw_only=True)

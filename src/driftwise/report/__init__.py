@@ -28,7 +28,7 @@ class Report:
 
     page: Path
     figures: tuple[Path, ...]
-    """each figure as PNG and as SVG"""
+    """each figure as PNG, SVG and PDF"""
     table: str
     """the comparison, for a terminal"""
     warnings: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ def write_report(paths: AnyPath | Iterable[AnyPath], out: AnyPath) -> Report:
     for slug, setting in zip(_slugs(shown), shown, strict=True):
         images = {f"figures/{slug}-{each.kind}": each for each in draw_all(setting, styles)}
         for name, image in images.items():
-            figures |= {f"{name}.png": image.png, f"{name}.svg": image.svg}
+            figures |= {f"{name}.{ending}": each for ending, each in image.files.items()}
         drawn.append(Drawn(setting=setting, images=images))
     texts = {
         "table.csv": comparison_csv(settings),

@@ -19,7 +19,9 @@ class Column(Head):
 
     value: Callable[[Cell], Value]
     form: str = ""
-    """format of a number; empty: `compact`"""
+    """format of a number; empty: `write`"""
+    write: Callable[[float], str] = lambda value: compact(value)
+    """how a number is written where there is no format"""
     spread: bool = False
     """whether the standard deviation is shown beside the mean"""
     where_known: bool = False
@@ -38,7 +40,31 @@ class Column(Head):
         return Item(text, value)
 
     def _number(self, value: float) -> str:
-        return format(value, self.form) if self.form else compact(value)
+        return format(value, self.form) if self.form else self.write(value)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person would write them.
+
+    >>> [duration(x) for x in (0.25, 48.33, 300, 5400, 400_000)]
+    ['0.25 s', '48.3 s', '5 min', '1.5 h', '4.6 days']
+    """
+    for unit, size in (("days", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 1.5 * size:
+            return f"{compact(round(seconds / size, 1))} {unit}"
+    return f"{compact(seconds)} s"
+
+
+def operations(flops: float) -> str:
+    """A number of floating-point operations as a person would write it.
+
+    >>> [operations(x) for x in (0, 2.5e8, 4.2e12)]
+    ['0', '250 M', '4.2 T']
+    """
+    for unit, size in (("E", 1e18), ("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if flops >= size:
+            return f"{compact(round(flops / size, 1))} {unit}"
+    return compact(flops)
 
 
 def compact(value: float) -> str:
@@ -75,8 +101,9 @@ MEANINGS = {
     "delay": "Tasks from a drift to its detection, over the drifts that were detected.",
     "num_spared": "Verdicts of drift that cost fewer than min_harm points: no labels are spent on"
     " such classes.",
-    "seconds": "Wall-clock seconds of training, detection and adaptation.",
-    "gflops": "10⁹ floating-point operations of training, detection and adaptation.",
+    "seconds": "Wall-clock time of training, detection and adaptation.",
+    "gflops": "Floating-point operations of training, detection and adaptation: M millions, G billions,"
+    " T trillions.",
     "faa_til": "Final accuracy if the network is given the task of each sample, in percent.",
     "macro_f1": "F1 averaged over classes after the last task, in percent.",
     "forgetting_since_event": "Forgetting that counts a class's accuracy only since its last drift.",
@@ -139,8 +166,8 @@ COMPARISON = (
     _measure("fpr", "FPR", lambda run: run.detection.get("fpr"), ".2f"),
     _measure("delay", "delay", lambda run: run.detection.get("delay"), ".2f"),
     _measure("num_spared", "spared", lambda run: run.num_spared, where_known=True),
-    _measure("seconds", "seconds", lambda run: run.cost(run.seconds)),
-    _measure("gflops", "GFLOPs", _gigaflops),
+    _measure("seconds", "time", lambda run: run.cost(run.seconds), write=duration),
+    _measure("gflops", "FLOPs", _gigaflops, write=lambda value: operations(1e9 * value)),
 )
 
 FURTHER = (

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from driftwise.report import style
 from driftwise.report.cells import Setting
-from driftwise.report.comparison import compact
+from driftwise.report.comparison import compact, duration, operations
 from driftwise.report.facets import Drawing, facets, short
 from driftwise.report.saved_run import COSTS, Run
 
@@ -135,13 +135,14 @@ def cost_bars(setting: Setting, styles: style.Styles) -> Drawing:
             "detection": lambda run: run.labels.get("monitoring"),
             "adaptation": lambda run: run.labels.get("adaptation"),
         },
-        "seconds": {part: _phase("seconds", phase, 1.0) for part, phase in phases},
-        "GFLOPs": {part: _phase("flops", phase, 1e9) for part, phase in phases},
+        "time": {part: _phase("seconds", phase) for part, phase in phases},
+        "FLOPs": {part: _phase("flops", phase) for part, phase in phases},
     }
     grid = facets(3, (3.1, 0.6 + 0.36 * len(setting.cells)))
     words = []
     for panel, (title, reads) in zip(grid.panels, parts.items(), strict=True):
-        totals = _stacked_bars(panel, setting, styles, reads)
+        write = {"time": duration, "FLOPs": operations}.get(title, compact)
+        totals = _stacked_bars(panel, setting, styles, reads, write)
         panel.set_title(title, loc="left")
         panel.set_yticks(range(len(totals)), [short(label, 18) for label in setting.labels])
         panel.tick_params(axis="y", length=0)
@@ -160,22 +161,26 @@ def cost_bars(setting: Setting, styles: style.Styles) -> Drawing:
         figure=grid.figure,
         title="Cost, absolute",
         caption="Mean over seeds. Labels: those that the adaptation requested, and those that "
-        "sorted the monitored samples by class. Seconds depend on the machine and its other work; "
+        "sorted the monitored samples by class. Time depends on the machine and its other work; "
         "FLOPs do not.",
         alt="Bar charts of cost; " + "; ".join(words) + ".",
     )
 
 
-def _phase(book: str, phase: str, unit: float) -> Read:
+def _phase(book: str, phase: str) -> Read:
     def read(run: Run) -> float | None:
-        value = getattr(run, book).get(phase)
-        return None if value is None else value / unit
+        value: float | None = getattr(run, book).get(phase)
+        return value
 
     return read
 
 
 def _stacked_bars(
-    panel: Axes, setting: Setting, styles: style.Styles, reads: Mapping[str, Read]
+    panel: Axes,
+    setting: Setting,
+    styles: style.Styles,
+    reads: Mapping[str, Read],
+    write: Callable[[float], str],
 ) -> list[str]:
     """Draw one bar per cell; the totals as they are printed beside the bars."""
     totals, ends = [], []
@@ -188,11 +193,12 @@ def _stacked_bars(
             end += size or 0.0
         ends.append(end)
         is_known = any(size is not None for size in sizes.values())
-        totals.append(compact(end) if is_known else "unknown")
+        totals.append(write(end) if is_known else "unknown")
         panel.annotate(
             totals[-1], (end, row), (4, 0), textcoords="offset points", va="center", fontsize=8
         )
-    panel.set_xlim(0, (max(ends) or 1.0) * 1.25)  # class statistics cost no counted FLOPs
-    panel.xaxis.set_major_locator(MaxNLocator(nbins=4))
+    panel.set_xlim(0, (max(ends) or 1.0) * 1.35)  # class statistics cost no counted FLOPs
+    panel.xaxis.set_major_locator(MaxNLocator(nbins=3))
+    panel.xaxis.set_major_formatter(lambda value, _: write(value))
     panel.grid(axis="x")
     return totals

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from driftwise.report.cells import MOST_NAMED
 from driftwise.report.markup import data_uri, render
 from driftwise.report.saved_run import clean, few
 from driftwise.report.table import Head, Item, Table
 from driftwise.report.vectors import axes_words, drawing, feature_table
-from driftwise.report.words import plural, share_interval
+from driftwise.report.words import IMAGE_WORDS, LEAST_SHIFT, frequency_words, plural, share_interval
+
+if TYPE_CHECKING:
+    from driftwise.report.facets import RenderedFigure
 
 HEADS = (
     Head(title="class", meaning="The name, by which the two sides are matched.", is_name=True),
     Head(
         title="verdict",
         meaning="New and missing classes are on one side only: their drift cannot be tested.",
+        is_name=True,
+    ),
+    Head(
+        title="kind",
+        meaning="What kind of change it is: drift (the old concept is gone), new mode (a new one beside"
+        " it), new class, corrupted, mix (other proportions of classes).",
         is_name=True,
     ),
     Head(
@@ -53,8 +62,16 @@ CHANGED = Head(
 )
 """stands in place of the KS gap where samples are vectors"""
 
-Example = tuple[str, bytes]
-"""The name of an image, and the image as PNG."""
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """An image to show."""
+
+    name: str
+    content: bytes
+    """of a PNG file, or of a JPEG file where the image had to be shrunk"""
+    is_photo: bool = False
+    """whether it was shrunk; else its pixels stay visible when it is enlarged"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,6 +221,7 @@ def drift_table(report: Mapping[str, Any]) -> Table:
         [
             Item(name := clean(each["name"]), name),
             Item(verdict := each["verdict"], verdict, verdict if verdict == "drifted" else ""),
+            Item(kind := _kind(each), kind),
             Item(_number(each["p_value"], ".2g")),
             Item(_number(each["auc"], ".2f")),
             Item(text := _changed(each), text) if vectors else Item(_number(each["ks_gap"], ".2f")),
@@ -216,25 +234,52 @@ def drift_table(report: Mapping[str, Any]) -> Table:
     return Table(heads=heads, rows=rows)
 
 
-def build_drift_page(report: Mapping[str, Any], examples: Sequence[Examples]) -> str:
-    """The page; `report` also names what was compared: `reference` and `current`."""
+def build_drift_page(
+    report: Mapping[str, Any],
+    examples: Sequence[Examples],
+    figures: Sequence[RenderedFigure] = (),
+    *,
+    above: str = "",
+) -> str:
+    """The page.
+
+    Args:
+        report: what was found; it also names what was compared, `reference` and `current`
+        examples: images to show
+        figures: the charts of the report
+        above: the address of the page over all periods, if this is one of several
+    """
+    by_name = {each["name"]: each for each in report["classes"]}
+    features = feature_table(report["features"])
+    sections = {
+        "verdicts": "Verdicts",
+        **({"charts": "Charts"} if figures else {}),
+        **({"features": "Features", "samples": "Samples before and after"} if features else {}),
+        **({"images": "The images that differ most"} if examples else {}),
+    }
     return render(
         "drift.html",
         title=_capital(_finding(report)),
+        above=above,
+        sections=list(sections.items()),
+        causes=causes(report),
+        figures=[_figure(each) for each in figures],
         reference=report["reference"],
         current=report["current"],
+        happened=_capital(happened(report)),
         remarks=remarks(report),
         promise=_promise(report),
         table=drift_table(report),
         examples=[
             {
                 "name": each.name,
+                "about": "; ".join(_changes(by_name[each.name].get("image_statistics", ()))),
                 "reference": _tiles(each.reference),
                 "current": _tiles(each.current),
             }
             for each in examples
         ],
-        features=feature_table(report["features"]),
+        features=features,
         features_title=_capital(features_title(report)),
         axes="" if report["axes"] is None else axes_words(report["axes"]),
         views=[
@@ -247,6 +292,97 @@ def build_drift_page(report: Mapping[str, Any], examples: Sequence[Examples]) ->
             if each["view"] is not None
         ],
     )
+
+
+def _kind(each: Mapping[str, Any]) -> str:
+    """The kind of a class's change; nothing where the verdict says it all."""
+    kind = each.get("kind")
+    return "" if kind in (None, "none", "not testable") else str(kind)
+
+
+def happened(report: Mapping[str, Any]) -> str:
+    """What happened altogether and what to do about it, in one line; empty: nothing.
+
+    >>> happened({"kind": "mix", "action": "reweigh the classes; no labels"})
+    'what happened: mix. What to do: reweigh the classes; no labels'
+    """
+    kind, action = report.get("kind"), report.get("action")
+    if kind in (None, "none") or not action:
+        return ""
+    return f"what happened: {kind}. What to do: {action}"
+
+
+def build_periods_page(
+    report: Mapping[str, Any], addresses: Sequence[str], figure: RenderedFigure
+) -> str:
+    """The page over several periods; `addresses` lead to the page of each."""
+    periods = report["periods"]
+    drifted = [period for period in periods if period["drifted"]]
+    title = (
+        f"Drift in {len(drifted)} of {plural(len(periods), 'period')}"
+        if drifted
+        else f"No drift found in {plural(len(periods), 'period')}"
+    )
+    return render(
+        "periods.html",
+        title=title,
+        reference=report["reference"],
+        figure=_figure(figure),
+        promise=f"The promised chance of a false alarm in any class of any period is "
+        f"{report['level']:g}, shared equally: {periods[0]['level']:.3g} for each period.",
+        periods=[
+            {
+                "name": period["name"],
+                "address": address,
+                "drifted": period["drifted"],
+                "found": _capital(headline(period)),
+                "count": sum(each["num_current"] for each in period["classes"]),
+            }
+            for period, address in zip(periods, addresses, strict=True)
+        ],
+    )
+
+
+def _figure(image: RenderedFigure) -> dict[str, str]:
+    return {
+        "title": image.title,
+        "alt": image.alt,
+        "caption": image.caption,
+        "source": data_uri(image.svg, "image/svg+xml"),
+    }
+
+
+LEAST_DISTANCE = 0.3
+"""KS distance from which a change is named as a probable cause."""
+
+
+def causes(report: Mapping[str, Any]) -> list[str]:
+    """Probable causes of the drift, in plain words, the strongest first; none without drift."""
+    if not report["drifted"]:
+        return []
+    lines = []
+    if words := _changes(report.get("image_statistics", ())):
+        lines.append(f"Probable causes in the drifted classes: {'; '.join(words)}.")
+    strong = [each for each in report["features"] if each["ks"] >= LEAST_DISTANCE][:5]
+    if strong:
+        names = ", ".join(clean(each["name"]) for each in strong)
+        lines.append(f"In the drifted classes, these features changed most: {names}.")
+    if (found := report.get("frequencies")) and found["p_value"] <= report["level"]:
+        lines.append(frequency_words(found, report["level"]))
+    return lines
+
+
+def _changes(statistics: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What statistics of images changed, in words.
+
+    >>> _changes([{"name": "brightness", "ks": 0.9, "shift": -2.04, "spread": 1.0}])
+    ['darker (brightness -2.0 SD)']
+    """
+    return [
+        f"{IMAGE_WORDS[each['name']][each['shift'] > 0]} ({each['name']} {each['shift']:+.1f} SD)"
+        for each in statistics
+        if each["ks"] >= LEAST_DISTANCE and abs(each["shift"] or 0.0) >= LEAST_SHIFT
+    ]
 
 
 def _changed(each: Mapping[str, Any]) -> str:
@@ -278,8 +414,15 @@ def _promise(report: Mapping[str, Any]) -> str:
     return " ".join(sentences)
 
 
-def _tiles(images: Sequence[Example]) -> list[tuple[str, str]]:
-    return [(name, data_uri(content, "image/png")) for name, content in images]
+def _tiles(images: Sequence[Example]) -> list[dict[str, object]]:
+    return [
+        {
+            "name": each.name,
+            "is_photo": each.is_photo,
+            "source": data_uri(each.content, "image/jpeg" if each.is_photo else "image/png"),
+        }
+        for each in images
+    ]
 
 
 def _capital(text: str) -> str:

@@ -56,6 +56,12 @@ class RenderedFigure:
     alt: str
     png: bytes
     svg: bytes
+    pdf: bytes
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """Its contents by the ending of a file's name."""
+        return {"png": self.png, "svg": self.svg, "pdf": self.pdf}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -211,11 +217,18 @@ def render(kind: str, drawing: Drawing) -> RenderedFigure:
         alt=f"{drawing.alt} {drawing.notes}".strip(),
         png=to_png(drawing.figure),
         svg=to_svg(drawing.figure),
+        pdf=to_pdf(drawing.figure),
     )
 
 
 def lay_out(drawing: Drawing) -> None:
     """Print the notes below the figure, and fix the layout: its files share it."""
+    place(drawing)
+    drawing.figure.set_layout_engine("none")
+
+
+def place(drawing: Drawing) -> None:
+    """Print the notes below the figure, and place everything, once, in the style of now."""
     figure = drawing.figure
     if drawing.notes:
         width, height = figure.get_size_inches()
@@ -225,7 +238,6 @@ def lay_out(drawing: Drawing) -> None:
         below.set_linespacing(1.35)
     with _missing_glyphs_ignored():
         figure.draw_without_rendering()
-    figure.set_layout_engine("none")
 
 
 def to_png(figure: Figure) -> bytes:
@@ -238,6 +250,11 @@ def to_svg(figure: Figure) -> bytes:
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     text = _save(figure, "svg", nothing).decode()
     return re.sub(r"<!DOCTYPE[^>]*>\s*", "", text, count=1).encode()
+
+
+def to_pdf(figure: Figure) -> bytes:
+    """The figure as PDF, without a date or a version in it, its text as text."""
+    return _save(figure, "pdf", dict.fromkeys(("Creator", "Producer", "CreationDate")))
 
 
 def _save(figure: Figure, kind: str, metadata: dict[str, None]) -> bytes:

@@ -19,7 +19,7 @@ from driftwise.report.run_page import Standing, address_of, build_run_page
 from driftwise.report.saved_run import Run, clean, shortened
 from driftwise.report.style import styles_of
 from driftwise.report.sweeps import RUNS, Entry, Place, Sweep, names_a_file
-from driftwise.report.words import plural
+from driftwise.report.words import glossary, plural
 
 PAGES, FAILURES, FIGURES = "pages", "failures", "figures"
 STATES = DONE, NOT_DONE, FAILED = ("done", "not done", "failed")
@@ -46,6 +46,17 @@ LONGEST_REASON = 500
 """Letters of the reason of a failure."""
 TABLES = {"csv": "CSV", "md": "Markdown", "tex": "LaTeX", "txt": "text"}
 """Files beside a sweep's figures that hold its table, by their ending."""
+
+FIGURE_WORDS = {
+    "accuracy": "Mean accuracy over the tasks seen so far, after each task; dashed lines mark drift.",
+    "cost": "Final accuracy against what it took: labels, time, FLOPs. Up and to the left is better.",
+    "gain": "Points of final accuracy above vanilla, which does nothing about drift; diamonds: as published.",
+    "radar": "Labels, time and FLOPs as multiples of full relearning; closer to the centre is cheaper.",
+    "severity": "Final accuracy against the severity of the drift.",
+    "detector": "Final accuracy where the detector misses drifts (TPR) or raises false alarms (FPR).",
+    "features": "Samples of the first classes in feature space, task by task, in two dimensions.",
+}
+"""How to read a figure, by the beginning of its file's name."""
 
 Coordinate = str | int | float | bool | None
 
@@ -93,6 +104,10 @@ def write_index(
         summary=_counted(Counter(state for state, _ in states.values())) + ".",
         sweeps=[_section(out, sweep, states, fragments.get(sweep.name)) for sweep in sweeps],
         data=_data(sweeps, listing, states),
+        glossary=glossary(
+            (str(cell.coordinates[listing.names.index("adaptation")]) for cell in listing.cells),
+            ("FAA", "forgetting", "labels", "TPR, FPR", "time, FLOPs"),
+        ),
     )
     _write_run_pages(out, sweeps, listing)
     with replacing(out / "index.html") as file:
@@ -212,7 +227,7 @@ def _section(
     has_files = names_a_file(sweep.name) and folder.is_dir()
     figures: dict[str, dict[str, str]] = {}
     for file in sorted((folder / FIGURES).glob("*")) if has_files else ():
-        if file.suffix in (".svg", ".png") and file.is_file():
+        if file.suffix in (".svg", ".png", ".pdf") and file.is_file():
             address = f"{at}/{FIGURES}/{quote(file.name)}"
             figures.setdefault(file.stem, {})[file.suffix[1:].upper()] = address
     return {
@@ -231,6 +246,9 @@ def _section(
         "figures": [
             {
                 "name": stem.replace("-", " ").replace("_", " "),
+                "about": next(
+                    (text for kind, text in FIGURE_WORDS.items() if stem.startswith(kind)), ""
+                ),
                 "files": files,
                 "shown": files.get("SVG") or files["PNG"],
             }

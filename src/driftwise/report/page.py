@@ -24,7 +24,11 @@ from driftwise.report.table import Table
 if TYPE_CHECKING:
     from driftwise.report.facets import RenderedFigure
 
-LAYOUTS = {"radar": "half whole", "reliability": "half whole", "samples": "full whole"}
+LAYOUTS = {
+    "radar": "chart half whole",
+    "reliability": "chart half whole",
+    "samples": "photos full whole",
+}
 """Figures that need half the page's width (half), and that a narrow screen shows smaller (whole).
 Any other takes the full width and is scrolled there, to keep its numbers readable."""
 
@@ -91,6 +95,10 @@ def build_page(
         image_sources="data:" if num_embedded <= MOST_EMBEDDED else "data: 'self' file:",
         left_out=[clean(line) for line in left_out],
         cautions=[clean(line) for line in cautions],
+        glossary=words.glossary(
+            (cell.adaptation for cell in cells),
+            ("FAA", "forgetting", "drifted, stable", "labels", "TPR, FPR, delay", "time, FLOPs"),
+        ),
         comparison=_cut(comparison(settings, title="Comparison of all configurations")),
         further=_cut(comparison(settings, [*names, *FURTHER], title="Further measures")),
         sections=sections,
@@ -115,7 +123,7 @@ def _figure(path: str, image: RenderedFigure, *, beside: bool) -> dict[str, obje
         "title": image.title,
         "alt": image.alt,
         "caption": image.caption,
-        "layout": LAYOUTS.get(image.kind, "full"),
+        "layout": LAYOUTS.get(image.kind, "chart full"),
         "is_beside": beside,
         "source": quote(f"{path}.svg") if beside else data_uri(image.svg, "image/svg+xml"),
     }
@@ -164,5 +172,5 @@ def _footer(runs: Sequence[Run]) -> str:
     named = ", ".join(few([str(seed) for seed in seeds], MOST_SEEDS))
     return (
         f"Made by driftwise from {words.plural(len(runs), 'run')} ({noun} {named}). The figures "
-        "are beside this page as PNG and SVG, the table as CSV and Markdown."
+        "are beside this page as PNG, SVG and PDF, the table as CSV and Markdown."
     )

@@ -36,6 +36,8 @@ class Results:
     """a row for each class that was checked at each task"""
     warnings: tuple[str, ...] = ()
     """what was left out: runs that are unfinished or damaged"""
+    saved: tuple[Run, ...] = ()
+    """the runs themselves, for `driftwise.plot`"""
 
     def __repr__(self) -> str:
         """How much there is; the rows are many."""
@@ -70,6 +72,7 @@ def results(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) ->
         accuracy=[row for run in found.runs for row in _accuracy(run)],
         verdicts=[row for run in found.runs for row in _verdicts(run)],
         warnings=found.warnings,
+        saved=found.runs,
     )
 
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from driftwise.report.comparison import compact
+from driftwise.report.comparison import duration, operations
 from driftwise.report.event_words import Outcome, changes, describe_events, outcomes_of, range_words
 from driftwise.report.markup import data_uri, png, render
 from driftwise.report.saved_run import COSTS, Run, Verdict, few
@@ -21,7 +21,7 @@ from driftwise.report.style import DRIFT
 from driftwise.report.sweeps import Place
 from driftwise.report.table import MISSING, Head, Item, Table
 from driftwise.report.vectors import axes_words, drawing, drift_in, feature_table
-from driftwise.report.words import plural
+from driftwise.report.words import glossary, plural
 
 MAX_VERDICTS = 100
 """Verdicts of a run that a report shows; `result.json` has them all."""
@@ -87,6 +87,20 @@ def build_run_page(run: Run, run_id: str, standings: Sequence[Standing]) -> str:
         versions=versions_text(run),
         config=config_text(run.config),
         files=FILES,
+        sections=[
+            *(("curve", "Accuracy over tasks"), ("matrix", "Accuracy on each task")),
+            ("verdicts", "Verdicts"),
+            *([] if drift is None else [("features", "Features that drifted")]),
+            *(
+                ("costs", "Labels and costs"),
+                ("notes", "Notes"),
+                ("configuration", "Configuration"),
+            ),
+        ],
+        glossary=glossary(
+            [run.adaptation],
+            ("FAA", "forgetting", "drifted, stable", "verdict", "labels", "time, FLOPs"),
+        ),
     )
 
 
@@ -115,12 +129,6 @@ def config_text(config: Mapping[str, object]) -> str:
 
 def _number(value: float | None, form: str = ".1f") -> str:
     return MISSING if value is None else format(value, form)
-
-
-def _amount(value: float | None) -> str:
-    if value is None:
-        return MISSING
-    return f"{value:,.0f}" if value >= 100 else compact(value)
 
 
 @lru_cache(maxsize=64)
@@ -220,10 +228,14 @@ def _costs(run: Run) -> Table:
     ]
     costs.append(("without evaluate", run.cost(run.seconds), run.cost(run.flops)))
     rows = [
-        (name, _amount(seconds), _amount(None if flops is None else flops / 1e9))
+        (
+            name,
+            MISSING if seconds is None else duration(seconds),
+            MISSING if flops is None else operations(flops),
+        )
         for name, seconds, flops in costs
     ]
-    return _table("Costs", _heads("phase", "seconds", "GFLOPs"), rows)
+    return _table("Costs", _heads("phase", "time", "FLOPs"), rows)
 
 
 # --- verdicts ------------------------------------------------------------------------------------

@@ -40,7 +40,10 @@ def draw_all(setting: Setting, styles: style.Styles) -> tuple[RenderedFigure, ..
         for kind, draw in DRAWERS.items():
             drawing = draw(setting, styles)
             if drawing is not None:
-                notes = f"{setting.not_adapted}." if setting.not_adapted else ""
-                notes = "" if kind == "samples" else notes
-                figures.append(render(kind, replace(drawing, notes=notes)))
+                figures.append(render(kind, replace(drawing, notes=notes_of(setting, kind))))
     return tuple(figures)
+
+
+def notes_of(setting: Setting, kind: str) -> str:
+    """What stands below a figure: which cells were not adapted, and why."""
+    return f"{setting.not_adapted}." if setting.not_adapted and kind != "samples" else ""

@@ -86,6 +86,7 @@ RC: dict[Any, Any] = {
     "ytick.labelsize": 8.0,
     "svg.hashsalt": "driftwise",
     "svg.fonttype": "path",
+    "pdf.fonttype": 42,
 }
 
 Styles = Mapping[str, Style]

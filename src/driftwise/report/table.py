@@ -7,7 +7,7 @@ import io
 import re
 import textwrap
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
@@ -71,6 +71,10 @@ class Table:
     """rows before which a line is left free"""
     notes: Sequence[str] = ()
     """lines below the grid"""
+    folded: Collection[int] = ()
+    """rows that a page hides until they are asked for"""
+    folded_words: str = ""
+    """what those rows are"""
 
     @property
     def columns(self) -> list[int]:
@@ -193,21 +197,30 @@ class Table:
 
     def html(self) -> Markup:
         """A fragment for a page: title, sortable grid, notes."""
-        return render("fragment.html", table=self)
+        shown = [row for place, row in enumerate(self.rows) if place not in self.folded]
+        hidden = [row for place, row in enumerate(self.rows) if place in self.folded]
+        return render(
+            "fragment.html", table=replace(self, rows=shown), folded=replace(self, rows=hidden)
+        )
 
     def html_heads(self) -> list[tuple[Head, str]]:
         """The headings that people see, each with its CSS class."""
         return [(self.heads[c], "name" if c in self.left else "") for c in self.columns]
 
-    def html_body(self, *, row_heads: bool, sortable: bool) -> Markup:
-        """The rows, whose first cell may name them; no template, for the sake of many cells."""
+    def html_body(self, *, row_heads: bool, sortable: bool, labelled: bool = False) -> Markup:
+        """The rows, whose first cell may name them; no template, for the sake of many cells.
+
+        `labelled`: each entry carries its heading, for screens too narrow for columns.
+        """
+        heads = [escape(printable(self.heads[column].whole)) for column in self.columns]
+        labels = [f' data-label="{head}"' if labelled else "" for head in heads]
         names = ["name" if column in self.left else "" for column in self.columns]
         rows = self._shown_rows()
         texts = iter(_escaped([item.text for row in rows for item in row]))
         lines = []
         for row in rows:
             cells = []
-            for name, (text, value, kind, shade) in zip(names, row, strict=True):
+            for name, label, (text, value, kind, shade) in zip(names, labels, row, strict=True):
                 kinds = f"{name} {kind}" if name and kind else name or kind
                 if len(text) > LONG:
                     kinds = f"{kinds} long".lstrip()
@@ -215,6 +228,7 @@ class Table:
                 if sortable:
                     key = value.mean if isinstance(value, Stat) else value
                     attributes += f' data-sort="{"" if key is None else escape(printable(key))}"'
+                attributes += label
                 if shade:
                     attributes += f' style="--share:{shade}"'
                 cells.append(f"<td{attributes}>{next(texts)}</td>")

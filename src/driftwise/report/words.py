@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from driftwise.report.cells import Cell, Setting, Stat
+from driftwise.report.cells import Cell, Setting, Stat, place_of
 from driftwise.report.comparison import compact
 from driftwise.report.event_words import Outcome, drifted_checks, outcomes_of
 from driftwise.report.saved_run import Run
@@ -31,6 +32,43 @@ def title_of(settings: Sequence[Setting]) -> str:
     adaptations = [cell.adaptation for setting in settings for cell in setting.cells]
     names = [_and(list(dict.fromkeys(each))) for each in (benchmarks, methods, adaptations)]
     return "{}, {}: {}".format(*names)
+
+
+TERMS = {
+    "FAA": "Final average accuracy: the percentage of test samples that are classified correctly after "
+    "the last task, averaged over all tasks. Drifted classes are tested on their new concept.",
+    "forgetting": "How far the accuracy on a task fell from its best value, in percentage points, "
+    "averaged over tasks.",
+    "drifted, stable": "The same accuracy, for the classes that drifted and for those that never did.",
+    "labels": "Samples that a person had to label: for adaptation, to replace outdated samples; for "
+    "monitoring, to know the class of the samples that are tested.",
+    "verdict": "What the detector said of a class at a task: drifted, not drifted, or not testable; "
+    "compared with what really happened.",
+    "TPR, FPR": "True positive rate: the fraction of drifted classes that were detected at once. False "
+    "positive rate: the fraction of checks of unchanged classes that raised an alarm.",
+    "TPR, FPR, delay": "True positive rate: the fraction of drifted classes that were detected at once. "
+    "False positive rate: the fraction of checks of unchanged classes that raised an alarm. Delay: "
+    "tasks from a drift to its detection.",
+    "time, FLOPs": "What training, detection and adaptation cost: wall-clock time, which depends on the "
+    "machine, and floating-point operations, which do not. Evaluation is left out.",
+}
+ADAPTATIONS = {
+    "vanilla": "Nothing is done about drift: the replay buffer keeps the outdated samples.",
+    "fr": "Full relearning: every sample of a drifted class is labelled again, and the network learns "
+    "from all of them.",
+    "fr-flush": "Full relearning that first drops the outdated samples from the replay buffer.",
+    "fr-scratch": "Full relearning of a network that starts anew.",
+    "amr": "Adaptive memory realignment: the outdated samples of a drifted class in the replay buffer "
+    "are replaced by as many freshly labelled ones.",
+    "amr-plus": "Memory realignment with all its extensions: only drifted samples are replaced, samples "
+    "without labels help, concepts that recur are remembered, and steps of rehearsal follow.",
+}
+
+
+def glossary(adaptations: Iterable[str], terms: Sequence[str]) -> dict[str, str]:
+    """What the words of a page mean: the adaptations that it compares, then its measures."""
+    known = sorted({*adaptations} & ADAPTATIONS.keys(), key=place_of)
+    return {name: ADAPTATIONS[name] for name in known} | {term: TERMS[term] for term in terms}
 
 
 def overview(settings: Sequence[Setting]) -> str:
@@ -133,6 +171,31 @@ def _stat(stat: Stat | None) -> str:
 
 def _mean(stat: Stat | None) -> str:
     return "an unknown accuracy" if stat is None else f"{stat.mean:.1f}"
+
+
+IMAGE_WORDS = {
+    "brightness": ("darker", "brighter"),
+    "contrast": ("less contrast", "more contrast"),
+    "sharpness": ("blurred", "sharper or noisier"),
+    "saturation": ("less colour", "more colour"),
+    "warmth": ("bluer", "redder"),
+}
+"""What a lower and a higher mean of an image statistic stands for."""
+LEAST_SHIFT = 0.3
+"""Standard deviations below which a change is not put into words."""
+
+
+def frequency_words(found: Mapping[str, Any], level: float) -> str:
+    """Whether the frequencies differ, in one sentence.
+
+    >>> frequency_words({"p_value": 0.5, "distance": 0.02}, 0.05)
+    'The frequencies of classes do not differ significantly (chi-squared test, p = 0.5; distance 2%).'
+    """
+    verb = "differ" if found["p_value"] <= level else "do not differ significantly"
+    return (
+        f"The frequencies of classes {verb} (chi-squared test, p = {found['p_value']:.2g}; "
+        f"distance {found['distance']:.0%})."
+    )
 
 
 def cautions(runs: Sequence[Run]) -> tuple[str, ...]:

@@ -119,15 +119,16 @@ def _figures(sweep: Sweep, warn: Warn) -> dict[str, bytes]:
     if not sweep.num_done:
         return {}
     features = maps_of(sweep, warn) or None
-    images = draw_paper_figures(sweep, published=_published, features=features)
+    images = draw_paper_figures(sweep, published=published_faa, features=features)
     return {
         f"figures/{image.kind}.{ending}": content
         for image in images
-        for ending, content in (("png", image.png), ("svg", image.svg))
+        for ending, content in image.files.items()
     }
 
 
-def _published(place: Place) -> float | None:
+def published_faa(place: Place) -> float | None:
+    """The published accuracy of a place in a grid; None: there is none."""
     from driftwise.reproduce.published import find
 
     try:

@@ -80,6 +80,18 @@ def draw_paper_figures(
     published: Published = lambda _: None,
     features: FeatureMaps | None = None,
 ) -> tuple[RenderedFigure, ...]:
+    """Every figure of `paper_drawings`, rendered."""
+    with matplotlib.rc_context(style.RC):
+        drawings = paper_drawings(sweep, published=published, features=features)
+        return tuple(render(kind, drawing) for kind, drawing in drawings.items())
+
+
+def paper_drawings(
+    sweep: Sweep,
+    *,
+    published: Published = lambda _: None,
+    features: FeatureMaps | None = None,
+) -> dict[str, Drawing]:
     """Every figure that a sweep has data for, finished or not; gaps stay visible.
 
     A sweep over severities gives accuracy by severity, one over a detector's errors their map, any
@@ -93,22 +105,21 @@ def draw_paper_figures(
     """
     points = grid_points(sweep)
     styles = style.styles_of(point.adaptation for point in points)
-    with matplotlib.rc_context(style.RC):
-        drawings = list(_drawings(points, sweep, styles, published))
-        if features is not None:
-            done = next((point.cell.first for point in points if point.cell is not None), None)
-            drawing = draw_feature_maps(
-                features,
-                title=sweep.name if done is None else done.benchmark,
-                notes=f"Two dimensions by {projection()}. {scale_words(sweep, points)}",
-                class_names=() if done is None else done.class_names,
-            )
-            drawings.append(("features", drawing))
-        return tuple(
-            render(re.sub(r"[^A-Za-z0-9+-]+", "-", kind).strip("-")[:100], drawing)
-            for kind, drawing in drawings
-            if drawing is not None
+    drawings = list(_drawings(points, sweep, styles, published))
+    if features is not None:
+        done = next((point.cell.first for point in points if point.cell is not None), None)
+        drawing = draw_feature_maps(
+            features,
+            title=sweep.name if done is None else done.benchmark,
+            notes=f"Two dimensions by {projection()}. {scale_words(sweep, points)}",
+            class_names=() if done is None else done.class_names,
         )
+        drawings.append(("features", drawing))
+    return {
+        re.sub(r"[^A-Za-z0-9+-]+", "-", kind).strip("-")[:100]: drawing
+        for kind, drawing in drawings
+        if drawing is not None
+    }
 
 
 def _drawings(

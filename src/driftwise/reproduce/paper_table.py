@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from driftwise.adaptation_counts import NEVER_ADAPTS
@@ -394,6 +394,7 @@ _MEASURES = {
     "not_adapted": ("not adapted", MEANINGS["not_adapted"]),
 }
 """Key in CSV; title and meaning on a page, None: in CSV alone."""
+_OF_THE_PAPER = ("published_faa", "published_forgetting", "difference")
 _WITH_SD = ("faa", "forgetting", "labels_adaptation", "published_faa")
 
 
@@ -421,6 +422,7 @@ def cell_by_cell(table: PaperTable) -> Table:
     ]
     for key, shown in _MEASURES.items():
         empty = key == "not_adapted" and not any(cell.not_adapted for cell in cells)
+        empty |= key in _OF_THE_PAPER and not table.has_published
         title, meaning = shown or (key, "")
         heads.append(
             Head(
@@ -439,7 +441,12 @@ def cell_by_cell(table: PaperTable) -> Table:
         ]
         for cell in cells
     ]
-    return table.laid_out(heads, rows)
+    not_run = [row for row, cell in enumerate(cells) if not cell.num_seeds]
+    return replace(
+        table.laid_out(heads, rows),
+        folded=not_run,
+        folded_words="cells that have not been run yet",
+    )
 
 
 def _values(cell: TableCell) -> Sequence[Item]:

@@ -82,7 +82,7 @@ def reproduce_theory(
     files = [out / "theory.json"]
     write_json(files[0], measured)
     for image in draw_theory(measured):
-        for ending, content in (("png", image.png), ("svg", image.svg)):
+        for ending, content in image.files.items():
             files.append(figures / f"theory-{image.kind}.{ending}")
             with replacing(files[-1]) as file:
                 file.write(content)

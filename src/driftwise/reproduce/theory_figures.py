@@ -22,7 +22,12 @@ _FORMULA, _MEASURED, _CONTROL = style.INK, "#0072B2", "#009E73"
 def draw_theory(measured: Measured) -> tuple[RenderedFigure, ...]:
     """Every figure of the measured theorems."""
     with matplotlib.rc_context(style.RC):
-        return tuple(render(kind, draw(measured)) for kind, draw in _DRAWERS.items())
+        return tuple(render(kind, each) for kind, each in theory_drawings(measured).items())
+
+
+def theory_drawings(measured: Measured) -> dict[str, Drawing]:
+    """The same, before they are rendered."""
+    return {kind: draw(measured) for kind, draw in _DRAWERS.items()}
 
 
 def cosines(measured: Measured) -> Drawing:

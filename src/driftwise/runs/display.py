@@ -149,9 +149,7 @@ class RunDisplay(Silent):
             "not testable": [verdict for verdict in verdicts if verdict.drifted is None],
         }
         lines = [
-            f"{what}: {', '.join(str(verdict.label) for verdict in some)}"
-            for what, some in classes.items()
-            if some
+            f"{what}: {', '.join(map(_named, some))}" for what, some in classes.items() if some
         ]
         for line in (*lines, *result.notes):
             self._say(f"{task.number}/{self._num_tasks}: {line}")
@@ -200,3 +198,9 @@ class RunDisplay(Silent):
             detail,
             (self._task - 1 + self._step / self._steps) / self._num_tasks,
         )
+
+
+def _named(verdict: Verdict) -> str:
+    """The class, with the kind of its change where that is not plain drift."""
+    plain = not verdict.drifted or verdict.spared or verdict.kind in (None, "drift")
+    return str(verdict.label) if plain else f"{verdict.label} ({verdict.kind})"

@@ -63,6 +63,8 @@ def record_to_json(record: TaskRecord[metrics.Scores], *, is_last: bool) -> Reco
 def verdict_to_json(verdict: Verdict) -> Record:
     """Plain data, the class under its stable name."""
     values = {**vars(verdict), "moved_rows": list(verdict.moved_rows)}
+    for name in ("kind_evidence", "stream_evidence"):
+        values[name] = None if values[name] is None else dict(values[name])
     return {"task": values.pop("task"), "class": values.pop("label"), **values}
 
 
@@ -94,7 +96,12 @@ def task_state_to_plain(task_state: TaskState) -> dict[str, Any]:
         "epoch": task_state.epoch,
         "steps": task_state.steps,
         "verdicts": [
-            _fields(verdict) | {"p_values": verdict.p_values and dict(verdict.p_values)}
+            _fields(verdict)
+            | {
+                name: some and dict(some)
+                for name in ("p_values", "kind_evidence", "stream_evidence")
+                if (some := getattr(verdict, name)) is not None
+            }
             for verdict in task_state.verdicts
         ],
         "repair": _fields(result)
@@ -133,9 +140,10 @@ def verdict_from(state: dict[str, Any]) -> Verdict:
     verdict = Verdict(**state)
     for name, field in fields_of(Verdict).items():
         read(field, getattr(verdict, name), name=name, is_text=False)
-    for name, value in (verdict.p_values or {}).items():
-        if type(name) is not str or type(value) not in (int, float):
-            raise ValueError(f"expected p-values by test, got {name!r}: {value!r}")
+    for some in (verdict.p_values, verdict.kind_evidence, verdict.stream_evidence):
+        for name, value in (some or {}).items():
+            if type(name) is not str or type(value) not in (int, float):
+                raise ValueError(f"expected numbers by name, got {name!r}: {value!r}")
     return verdict
 
 

@@ -25,6 +25,7 @@ from driftwise.files import (
     JSON,
     LARGE,
     digest_of,
+    lock_file,
     open_regular,
     own_file,
     quietly,
@@ -389,7 +390,9 @@ def is_busy(path: str | os.PathLike[str]) -> bool:
     """Whether a process is at work on the run in a folder, at this moment."""
     try:
         with open_regular(Path(path) / LOCK) as lock:
-            _flock(lock, shared=True)  # two that ask at once do not take each other for a worker
+            lock_file(
+                lock, wait=False, shared=True
+            )  # two that ask at once do not take each other for a worker
     except BlockingIOError:
         return True
     except OSError:
@@ -544,7 +547,7 @@ def _lock(path: Path, undo: contextlib.ExitStack) -> BinaryIO:
         lock = open(path / LOCK, "a+b", buffering=0, opener=own_file)  # noqa: SIM115
         undo.callback(lock.close)
         try:
-            _flock(lock)
+            lock_file(lock, wait=False)
         except BlockingIOError:
             lock.seek(0)
             holder = lock.read().decode(errors="replace").strip() or "unknown"
@@ -557,13 +560,6 @@ def _lock(path: Path, undo: contextlib.ExitStack) -> BinaryIO:
     lock.truncate(0)
     lock.write(f"{os.getpid()}\n".encode())
     return lock
-
-
-def _flock(lock: Any, *, shared: bool = False) -> None:
-    """Lock an open file without waiting; BlockingIOError if another process holds it."""
-    import fcntl  # here: not every system has it, and reading results needs no lock
-
-    fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
 
 
 def _refuse_unless_resumed(path: Path, config: Mapping[str, JSON], *, resume: bool) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from driftwise.serve.client import Client, ServiceError
+    from driftwise.serve.ray_serve import RayService, RaySettings
     from driftwise.serve.server import Address, Learning, open_service, run_server
     from driftwise.serve.service import Service
     from driftwise.serve.settings import ServeSettings
@@ -19,6 +20,8 @@ _HOMES = {
     "Address": "server",
     "Client": "client",
     "Learning": "server",
+    "RayService": "ray_serve",
+    "RaySettings": "ray_serve",
     "ServeSettings": "settings",
     "Service": "service",
     "ServiceError": "client",
@@ -30,6 +33,8 @@ __all__ = [
     "Address",
     "Client",
     "Learning",
+    "RayService",
+    "RaySettings",
     "ServeSettings",
     "Service",
     "ServiceError",

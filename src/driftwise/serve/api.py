@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
@@ -37,17 +37,19 @@ from driftwise.serve.bodies import (
 )
 from driftwise.serve.guard import Guard, refuse_unless_allowed
 from driftwise.serve.measures import Measures, prometheus
+from driftwise.serve.prediction_batches import Batches
 from driftwise.serve.service import Conflict, Service, Unavailable
 from driftwise.serve.settings import ServeSettings
-
-if TYPE_CHECKING:
-    from driftwise.live.portable import Predictor
-    from driftwise.serve.workers import Batches
 
 STREAM_SECONDS = 0.25
 """between two looks for something new to send to a page"""
 MAX_LINES = 500
 """of a list in an answer"""
+PREDICTOR = "driftwise.predictor"
+"""in the scope of a request to a process that only predicts: `Follower.newest`"""
+
+
+_KEY = "a request with the key of an earlier one has no effect"
 
 
 class Change(BaseModel):
@@ -55,6 +57,7 @@ class Change(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     reason: str | None = Field(None, max_length=1000, description="why, for the audit log")
+    key: str | None = Field(None, min_length=1, max_length=100, description=_KEY)
 
 
 class ModeChange(Change):
@@ -82,7 +85,7 @@ class Labels(BaseModel):
     ids: list[int] = Field(max_length=100_000)
     labels: list[int | None] = Field(max_length=100_000, description="null: nobody knows")
     correct: bool = Field(False, description="these labels replace wrong ones")
-    key: str | None = Field(None, max_length=100, description="repeats have no effect")
+    key: str | None = Field(None, min_length=1, max_length=100, description=_KEY)
 
 
 class Lease(BaseModel):
@@ -141,10 +144,10 @@ def make_predict_app(
 
     @app.post("/v1/predict", dependencies=[Depends(_check_role)])
     async def predict(request: Request) -> Response:
-        predictor: Predictor = request.scope["driftwise.predictor"]
+        applied, predictor = request.scope[PREDICTOR]
         expected = Expected(shape=predictor.inputs.shape, dtype=predictor.inputs.dtype_name)
         x = await _samples(request, expected, settings)
-        return _predictions(await batches.predict(predictor, x), settings)
+        return _predictions(await batches.predict(predictor.predict_proba, x), applied, settings)
 
     _add_error_handlers(app)
     return Guard(app, settings=settings, access=access, measures=measures, hosts=hosts)
@@ -230,8 +233,8 @@ async def _samples(request: Request, expected: Expected, settings: ServeSettings
     return x
 
 
-def _predictions(probabilities: np.ndarray, settings: ServeSettings) -> Response:
-    """The answer to a prediction."""
+def _predictions(probabilities: np.ndarray, applied: int, settings: ServeSettings) -> Response:
+    """The answer to a prediction by a snapshot that knows all changes up to `applied`."""
     some = len(probabilities) > 0
     predicted = probabilities.argmax(axis=1) if some else np.zeros(0, dtype=np.int64)
     best = probabilities.max(axis=1) if some else np.zeros(0)
@@ -240,6 +243,7 @@ def _predictions(probabilities: np.ndarray, settings: ServeSettings) -> Response
         "names": [settings.name_of(label) for label in predicted.tolist()],
         "confidence": np.round(best.astype(float), 6).tolist(),
         "probabilities": np.round(probabilities.astype(float), 6).tolist(),
+        "applied": applied,
     }
     return Response(as_json(answer), media_type=JSON_TYPE)
 
@@ -272,7 +276,7 @@ def _json(value: Any) -> Response:
 
 def _router(service: Service, measures: Measures, runs: views.RunsView | None) -> APIRouter:
     router = APIRouter(responses=_ERRORS)
-    settings = service.settings
+    settings, batches = service.settings, Batches()
 
     def expected() -> Expected:
         return Expected.of(service.view["status"])
@@ -283,7 +287,8 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
     async def predict(request: Request) -> Response:
         """Classes and their probabilities, one line per sample, from the newest snapshot."""
         x = await _samples(request, expected(), settings)
-        return _predictions(await run_in_threadpool(service.predict, x), settings)
+        applied = service.view["applied"]
+        return _predictions(await batches.predict(service.predict, x), applied, settings)
 
     @router.post("/v1/observe", tags=["samples"], openapi_extra=_samples_body(labels=True))
     async def observe(request: Request, by: By, wait: bool = True) -> Response:
@@ -392,12 +397,20 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
         number: int, which: str = "after", place: Annotated[int, Query(ge=0, le=100)] = 0
     ) -> Response:
         """A sample of a drifted class from before or after, as a PNG."""
-        with service.history.lock:
-            pair = service.history.examples.get(number)
+        pair = views.examples(service, number)
         some = None if pair is None or which not in ("before", "after") else pair[which == "after"]
         if some is None or place >= len(some):
             raise HTTPException(404, "there is no such example")
         return _png(some[place])
+
+    @router.get("/v1/verdicts/{number}/values", tags=["status"])
+    async def example_values(number: int) -> Response:
+        """Samples of a drifted class from before and after, as numbers."""
+        pair = views.examples(service, number)
+        if pair is None:
+            raise HTTPException(404, "there are no such examples")
+        before, after = (views.values_of(some) for some in pair)
+        return _json({"before": before, "after": after})
 
     @router.get("/v1/events", tags=["status"])
     async def events(
@@ -451,12 +464,14 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
 
     # Operation
 
+    async def change(kind: str, body: Change, by: Caller) -> Response:
+        future = await run_in_threadpool(service.submit, kind, by=by.name, **body.model_dump())
+        return await _outcome(future)
+
     @router.post("/v1/save", tags=["operation"])
     async def save(body: Change, by: By) -> Response:
         """Save the state now."""
-        return await _outcome(
-            await run_in_threadpool(service.submit, "save", by=by.name, reason=body.reason)
-        )
+        return await change("save", body, by)
 
     @router.get("/v1/snapshots", tags=["operation"])
     async def snapshots() -> Response:
@@ -466,46 +481,32 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
     @router.post("/v1/rollback", tags=["operation"])
     async def rollback(body: Rollback, by: By) -> Response:
         """Return to a snapshot; sample ids and spent labels go on."""
-        future = await run_in_threadpool(
-            service.submit, "rollback", by=by.name, reason=body.reason, to=body.to
-        )
-        return await _outcome(future)
+        return await change("rollback", body, by)
 
     @router.post("/v1/mode", tags=["operation"])
     async def mode(body: ModeChange, by: By) -> Response:
         """Choose auto, ask or shadow."""
-        future = await run_in_threadpool(
-            service.submit, "mode", by=by.name, reason=body.reason, mode=body.mode
-        )
-        return await _outcome(future)
+        return await change("mode", body, by)
 
     @router.post("/v1/pause", tags=["operation"])
     async def pause(body: Change, by: By) -> Response:
         """Hold all adaptations."""
-        future = await run_in_threadpool(service.submit, "pause", by=by.name, reason=body.reason)
-        return await _outcome(future)
+        return await change("pause", body, by)
 
     @router.post("/v1/resume", tags=["operation"])
     async def resume(body: Change, by: By) -> Response:
         """Go on in the mode from before the pause."""
-        future = await run_in_threadpool(service.submit, "resume", by=by.name, reason=body.reason)
-        return await _outcome(future)
+        return await change("resume", body, by)
 
     @router.post("/v1/approve", tags=["operation"])
     async def approve(body: Decision, by: By) -> Response:
         """Adapt to drifted classes that wait for approval."""
-        future = await run_in_threadpool(
-            service.submit, "approve", by=by.name, reason=body.reason, classes=body.classes
-        )
-        return await _outcome(future)
+        return await change("approve", body, by)
 
     @router.post("/v1/dismiss", tags=["operation"])
     async def dismiss(body: Decision, by: By) -> Response:
         """Do not adapt to drifted classes that wait for approval."""
-        future = await run_in_threadpool(
-            service.submit, "dismiss", by=by.name, reason=body.reason, classes=body.classes
-        )
-        return await _outcome(future)
+        return await change("dismiss", body, by)
 
     @router.get("/v1/audit", tags=["operation"])
     async def audit(limit: Annotated[int, Query(ge=1, le=MAX_LINES)] = 100) -> Response:

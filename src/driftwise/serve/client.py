@@ -43,6 +43,19 @@ class Prediction:
     """float (samples,)"""
     probabilities: np.ndarray
     """float (samples, outputs)"""
+    applied: int
+    """all changes up to this number were known, see `Observed.number`"""
+
+    @staticmethod
+    def of(found: Mapping[str, Any]) -> Prediction:
+        """From an answer."""
+        return Prediction(
+            predicted=np.array(found["predicted"], dtype=np.int64),
+            names=found["names"],
+            confidence=np.array(found["confidence"], dtype=float),
+            probabilities=np.array(found["probabilities"], dtype=float),
+            applied=found["applied"],
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +111,10 @@ class ServiceVerdict:
     harm: float | None
     harm_unlabelled: float | None
     share: float | None
+    kind: str | None = None
+    """of the change; None: not known, or a service of an earlier version"""
+    action: str | None = None
+    """what is recommended"""
 
 
 class Client:
@@ -143,24 +160,12 @@ class Client:
 
     def predict(self, x: Any) -> Prediction:
         """Classes of samples (or of one), from the newest snapshot."""
-        found = self._post("/v1/predict", {"x": _npy(x)})
-        return Prediction(
-            predicted=np.array(found["predicted"], dtype=np.int64),
-            names=found["names"],
-            confidence=np.array(found["confidence"], dtype=float),
-            probabilities=np.array(found["probabilities"], dtype=float),
-        )
+        return Prediction.of(self._post("/v1/predict", {"x": _npy(x)}))
 
     def predict_files(self, files: Sequence[str | Path]) -> Prediction:
         """Classes of image files."""
         parts = [("images", Path(file).name, Path(file).read_bytes()) for file in files]
-        found = self._send("POST", "/v1/predict", *_form(parts))
-        return Prediction(
-            predicted=np.array(found["predicted"], dtype=np.int64),
-            names=found["names"],
-            confidence=np.array(found["confidence"], dtype=float),
-            probabilities=np.array(found["probabilities"], dtype=float),
-        )
+        return Prediction.of(self._send("POST", "/v1/predict", *_form(parts)))
 
     def observe(
         self,
@@ -246,27 +251,27 @@ class Client:
 
     def save(self, reason: str | None = None) -> None:
         """Save the state now."""
-        self._post("/v1/save", {"reason": reason})
+        self._change("/v1/save", reason)
 
     def set_mode(self, mode: str, reason: str | None = None) -> None:
         """Choose auto, ask or shadow."""
-        self._post("/v1/mode", {"mode": mode, "reason": reason})
+        self._change("/v1/mode", reason, mode=mode)
 
     def pause(self, reason: str | None = None) -> None:
         """Hold all adaptations."""
-        self._post("/v1/pause", {"reason": reason})
+        self._change("/v1/pause", reason)
 
     def resume(self, reason: str | None = None) -> None:
         """Go on in the mode from before the pause."""
-        self._post("/v1/resume", {"reason": reason})
+        self._change("/v1/resume", reason)
 
     def approve(self, classes: Sequence[int] | None = None, reason: str | None = None) -> None:
         """Adapt to classes that wait for approval; None: all of them."""
-        self._post("/v1/approve", {"classes": classes, "reason": reason})
+        self._change("/v1/approve", reason, classes=classes)
 
     def dismiss(self, classes: Sequence[int] | None = None, reason: str | None = None) -> None:
         """Do not adapt to classes that wait for approval; None: all of them."""
-        self._post("/v1/dismiss", {"classes": classes, "reason": reason})
+        self._change("/v1/dismiss", reason, classes=classes)
 
     def snapshots(self) -> list[dict[str, Any]]:
         """Saved states to roll back to, oldest first."""
@@ -275,7 +280,7 @@ class Client:
 
     def roll_back(self, to: int, reason: str | None = None) -> None:
         """Return to a snapshot by its number."""
-        self._post("/v1/rollback", {"to": to, "reason": reason})
+        self._change("/v1/rollback", reason, to=to)
 
     def close(self) -> None:
         """Close this thread's connection."""
@@ -296,6 +301,9 @@ class Client:
 
     def _post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         return self._send("POST", path, json.dumps(body).encode(), "application/json")
+
+    def _change(self, path: str, reason: str | None, **body: Any) -> None:
+        self._post(path, {**body, "reason": reason, "key": _key()})
 
     def _send(
         self, method: str, path: str, body: bytes | None = None, kind: str | None = None
@@ -337,7 +345,7 @@ class Client:
                         f"no answer from {self._host}:{self._port}: {error or type(error).__name__}"
                     ) from error
             else:
-                if response.status not in (429, 503) or not left:
+                if not left or not _try_again(response.status, content):
                     return response.status, content
             time.sleep(pause)
         raise AssertionError("the last attempt returns or raises")
@@ -355,6 +363,11 @@ class Client:
                 )
             self._local.connection = connection
         return connection
+
+
+def _try_again(status: int, content: bytes) -> bool:
+    """Whether a request was not taken, or a proxy lost the server that had it."""
+    return status in (429, 502, 503, 504) or (status == 500 and not content.startswith(b"{"))
 
 
 def _pauses() -> Iterator[float]:

@@ -43,6 +43,7 @@ ROLE_OF: Mapping[tuple[str, str], str] = {
     ("GET", "/v1/dashboard"): ANY,
     ("GET", "/v1/verdicts"): ANY,
     ("GET", "/v1/verdicts/{number}/examples"): ANY,
+    ("GET", "/v1/verdicts/{number}/values"): ANY,
     ("GET", "/v1/events"): ANY,
     ("GET", "/v1/stream"): ANY,
     ("GET", "/v1/runs"): ANY,
@@ -127,7 +128,7 @@ class Guard:
                 await answer_error(send_safely, *refused)
             else:
                 if scope["method"] not in SAFE:
-                    receive = self._limited(receive)
+                    receive = limited(receive, self._settings)
                 await self._app(scope, receive, send_safely)
         except Exception:
             # Neither the client nor the log gets what the request held.
@@ -165,30 +166,29 @@ class Guard:
             return 413, "size", f"a request has at most {self._settings.max_body:,} bytes"
         return None
 
-    def _limited(self, receive: Receive) -> Receive:
-        """The body of a request, of limited size, within a limited time."""
-        deadline = asyncio.get_running_loop().time() + self._settings.body_seconds
-        received, complete = 0, False
 
-        async def receive_limited() -> Message:
-            nonlocal received, complete
-            if complete:
-                return await receive()
-            try:
-                async with asyncio.timeout_at(deadline):
-                    message = await receive()
-            except TimeoutError as error:
-                raise HTTPException(408, "the request took too long to come") from error
-            if message["type"] == "http.request":
-                received += len(message.get("body", b""))
-                complete = not message.get("more_body", False)
-                if received > self._settings.max_body:
-                    raise HTTPException(
-                        413, f"a request has at most {self._settings.max_body:,} bytes"
-                    )
-            return message
+def limited(receive: Receive, settings: ServeSettings) -> Receive:
+    """The body of a request, of limited size, within a limited time."""
+    deadline = asyncio.get_running_loop().time() + settings.body_seconds
+    received, complete = 0, False
 
-        return receive_limited
+    async def receive_limited() -> Message:
+        nonlocal received, complete
+        if complete:
+            return await receive()
+        try:
+            async with asyncio.timeout_at(deadline):
+                message = await receive()
+        except TimeoutError as error:
+            raise HTTPException(408, "the request took too long to come") from error
+        if message["type"] == "http.request":
+            received += len(message.get("body", b""))
+            complete = not message.get("more_body", False)
+            if received > settings.max_body:
+                raise HTTPException(413, f"a request has at most {settings.max_body:,} bytes")
+        return message
+
+    return receive_limited
 
 
 class Rates:

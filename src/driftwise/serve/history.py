@@ -254,6 +254,9 @@ class History:
             "share",
             "share_error",
             "spared",
+            "kind",
+            "action",
+            "stream_kind",
         )
         line = {
             "number": self.num_verdicts,
@@ -261,6 +264,7 @@ class History:
             "sample": int(seen.ids[-1]) if len(seen.ids) else None,
             "label": verdict.label,
             **{name: getattr(verdict, name) for name in names},
+            "kind_evidence": dict(verdict.kind_evidence or {}),
             "examples": None,
         }
         if verdict.drifted and verdict.label in seen.examples:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import bisect
+import contextlib
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from driftwise.live.reporter import PREFIX
@@ -15,6 +18,11 @@ BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.
 """seconds, of the histogram's buckets"""
 RECENT = 2000
 """requests of the percentiles"""
+REPORT_SECONDS = 0.5
+"""between two reports of a process that only predicts"""
+
+Line = tuple[str, int, float]
+"""Route, status and seconds of a request."""
 
 
 class Measures:
@@ -84,6 +92,31 @@ class Measures:
                 lines.append(f'{name}_sum{{route="{route}"}} {self._sums[route]:.6f}')
                 lines.append(f'{name}_count{{route="{route}"}} {total}')
         return lines
+
+
+class Recorder(Measures):
+    """Of a process that only predicts: it sends what it counts to the learner's process."""
+
+    def __init__(self, send: Callable[[list[Line]], object]) -> None:
+        super().__init__()
+        self._send = send
+        self._lines: list[Line] = []
+        self._sent = time.monotonic()
+
+    def add(self, route: str, code: int, seconds: float) -> None:
+        """Count a request."""
+        self._lines.append((route, code, seconds))
+        if time.monotonic() - self._sent > REPORT_SECONDS:
+            self.flush()
+        elif len(self._lines) == 1:  # a last request must not wait for a next one
+            asyncio.get_running_loop().call_later(REPORT_SECONDS, self.flush)
+
+    def flush(self) -> None:
+        """Send what was counted."""
+        lines, self._lines, self._sent = self._lines, [], time.monotonic()
+        if lines:
+            with contextlib.suppress(OSError):
+                self._send(lines)
 
 
 def prometheus(service: Service, measures: Measures) -> str:

@@ -43,6 +43,7 @@ def add_pages(app: FastAPI, service: Service, access: Access, *, has_runs: bool)
                 script=f"{name}.js" if (STATIC / f"{name}.js").exists() else None,
                 csrf=access.csrf_token(None if caller is None else caller.session),
                 caller=caller,
+                is_admin=caller is not None and caller.may("admin"),
                 has_tokens=access.has_tokens,
                 has_runs=has_runs,
                 path=request.url.path,

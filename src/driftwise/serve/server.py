@@ -183,7 +183,7 @@ def run_server(
             started(url)
             uvicorn.Server(uvicorn.Config(app, **common, **tls)).run(sockets=listeners)
             return
-        from driftwise.serve.shared_snapshot import Publisher
+        from driftwise.serve.shared_snapshot import FilePublisher
         from driftwise.serve.workers import Workers, WorkerSettings, private_folder
 
         with private_folder() as folder:
@@ -195,7 +195,7 @@ def run_server(
                 threads=max(1, (os.cpu_count() or 1) // workers),
                 options={**common, **tls},
             )
-            service.follow(Publisher(folder))
+            service.follow(FilePublisher(folder))
             measures.workers = workers
             processes = Workers(listeners, given, measures)
             try:
@@ -221,6 +221,11 @@ def _all_bound(address: Address, workers: int) -> list[socket.socket]:
     """One socket, or one for each worker, all at one port."""
     if not workers:
         return [_bound(address)]
+    if not hasattr(socket, "SO_REUSEPORT"):
+        raise UserError(
+            "several workers share one port, which this system does not allow (no SO_REUSEPORT); "
+            "serve with --workers 0"
+        )
     # Two services would share a port without a word: the first socket is tried alone.
     _bound(address).close()
     listeners = [_bound(address, shared=True)]

@@ -324,8 +324,10 @@ class Service:
         """Publish the newest snapshot now and after each change; before any request is taken."""
 
         def publish(live: LiveLearner) -> None:
-            publisher.publish(live)
-            self.publish_failure = publisher.failure
+            publisher.publish(live, self._applied)
+            if (why := publisher.failure) is not None:
+                why = f"prediction workers pass predictions on to the learner's process: {why}"
+            self.publish_failure = why
 
         publish(self.live)
         self.on_snapshot = publish

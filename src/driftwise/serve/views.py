@@ -34,8 +34,11 @@ def status(service: Service) -> dict[str, Any]:
     view = service.view
     state = view["status"]
     return {
-        **{key: value for key, value in state.items() if key != "buffer"},
-        "buffer": {str(label): count for label, count in state.get("buffer", {}).items()},
+        **state,
+        **{
+            name: {str(label): count for label, count in state.get(name, {}).items()}
+            for name in ("buffer", "buffer_earlier")
+        },
         "names": {
             str(label): service.settings.name_of(label) for label in state.get("classes", ())
         },
@@ -97,6 +100,7 @@ def dashboard(service: Service, measures: Measures, label: int | None) -> dict[s
                 "accuracy": now[0].get("accuracy"),
                 "estimate": now[0].get("estimate"),
                 "buffer": state["buffer"].get(name, 0),
+                "buffer_earlier": state["buffer_earlier"].get(name, 0),
                 "requests": inbox.get(number, 0),
                 "drifted": verdict.get("drifted"),
                 "p_value": verdict.get("p_value"),
@@ -115,6 +119,7 @@ def dashboard(service: Service, measures: Measures, label: int | None) -> dict[s
         "verdicts": verdicts,
         "events": events,
         "load": measures.summary(),
+        "snapshots": service.snapshots.list()[::-1],
     }
 
 
@@ -182,8 +187,19 @@ def _shown(card: Card) -> dict[str, Any]:
         return {"kind": "text"}
     if card.sample.ndim == 3:
         return {"kind": "image", "url": f"/v1/requests/{card.id}/image"}
-    values = card.sample.reshape(-1)
-    return {"kind": "vector", "values": values[:MAX_VALUES].tolist(), "length": len(values)}
+    return {"kind": "vector", "values": values_of(card.sample[None])[0], "length": card.sample.size}
+
+
+def examples(service: Service, verdict: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """Samples of a drifted class from before and after; None: they are not kept any more."""
+    with service.history.lock:
+        return service.history.examples.get(verdict)
+
+
+def values_of(samples: np.ndarray) -> list[list[float]]:
+    """The first values of each sample, for a chart."""
+    values: list[list[float]] = samples.reshape(len(samples), -1)[:, :MAX_VALUES].tolist()
+    return values
 
 
 def png_of(sample: np.ndarray) -> bytes | None:
@@ -259,4 +275,15 @@ def _run(path: Path, root: Path) -> dict[str, Any]:
     return line
 
 
-__all__ = ["RunsView", "after", "card", "dashboard", "leased", "plain", "png_of", "status"]
+__all__ = [
+    "RunsView",
+    "after",
+    "card",
+    "dashboard",
+    "examples",
+    "leased",
+    "plain",
+    "png_of",
+    "status",
+    "values_of",
+]

@@ -7,35 +7,30 @@ import contextlib
 import logging
 import multiprocessing
 import os
-import queue
 import socket
 import tempfile
 import threading
 import time
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 from starlette.types import Receive, Scope, Send
-from torch import Tensor
 
-from driftwise.live.portable import Predictor
 from driftwise.serve.access import Access
-from driftwise.serve.measures import Measures
+from driftwise.serve.guard import answer_error
+from driftwise.serve.measures import Measures, Recorder
+from driftwise.serve.prediction_batches import Batches
 from driftwise.serve.settings import ServeSettings
 from driftwise.serve.shared_snapshot import Follower
 
-SAMPLES_TOGETHER = 64
-"""requests that wait are predicted together, up to so many samples"""
-REPORT_SECONDS = 0.5
-"""between two reports of a worker on the requests that it has answered"""
 STOP_SECONDS = 5.0
 RESTART_SECONDS = 1.0
 """a worker that ends sooner after its start is replaced after a pause"""
+UNAVAILABLE = (503, "failure", "the learner does not answer now; try again shortly")
+"""the answer when the main process is being stopped or replaced"""
 
 log = logging.getLogger("driftwise.serve")
 
@@ -118,10 +113,15 @@ class Workers:
     def _replace(self, number: int) -> None:
         log.warning("prediction worker %d has ended; another one is started", number)
         self._measures.restarts += 1
-        if (left := self._started[number] + RESTART_SECONDS - time.monotonic()) > 0:
-            time.sleep(left)
         self._reports[number].close()
-        self._start(number)
+        pause = self._started[number] + RESTART_SECONDS - time.monotonic()
+        while not self._woken.poll(max(0.0, pause)):
+            try:
+                self._start(number)
+                return
+            except (OSError, EOFError) as error:  # no memory, no processes
+                log.error("no prediction worker could be started: %s", error)
+                pause = RESTART_SECONDS
 
     def close(self) -> None:
         """Let the workers finish what they answer, and end them."""
@@ -149,12 +149,12 @@ def run_worker(listener: socket.socket, settings: WorkerSettings, reports: Any) 
     import torch
     import uvicorn
 
-    from driftwise.serve.api import make_predict_app
+    from driftwise.serve.api import PREDICTOR, make_predict_app
 
     os.setpgrp()  # Ctrl-C is for the main process, which stops its workers
     torch.set_num_threads(settings.threads)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    recorder = _Recorder(reports)
+    recorder = Recorder(reports.send)
     follower, batches = Follower(settings.folder / "newest"), Batches()
     answering = make_predict_app(
         batches,
@@ -165,8 +165,8 @@ def run_worker(listener: socket.socket, settings: WorkerSettings, reports: Any) 
     )
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if _is_prediction(scope, settings.access) and (found := follower.newest()) is not None:
-            scope["driftwise.predictor"] = found
+        if is_prediction(scope, settings.access) and (found := follower.newest()) is not None:
+            scope[PREDICTOR] = found
             await answering(scope, receive, send)
         else:
             await forward(settings.socket, scope, receive, send)
@@ -176,8 +176,8 @@ def run_worker(listener: socket.socket, settings: WorkerSettings, reports: Any) 
     recorder.flush()
 
 
-def _is_prediction(scope: Scope, access: Access) -> bool:
-    """Whether a worker may answer; sessions of browsers are known to the main process alone."""
+def is_prediction(scope: Scope, access: Access) -> bool:
+    """Whether a worker may answer; sessions of browsers are known to the learner's process alone."""
     if scope["type"] != "http" or scope["path"] != "/v1/predict" or scope["method"] != "POST":
         return False
     return not access.has_tokens or any(key == b"authorization" for key, _ in scope["headers"])
@@ -188,84 +188,6 @@ def _end_with_parent() -> None:
     if parent is not None:
         connection.wait([parent.sentinel])
         os._exit(1)  # the main process was killed: nobody else may hold its port
-
-
-class _Recorder(Measures):
-    """Sends what it counts to the main process."""
-
-    def __init__(self, reports: Any) -> None:
-        super().__init__()
-        self._reports = reports
-        self._lines: list[tuple[str, int, float]] = []
-        self._sent = time.monotonic()
-
-    def add(self, route: str, code: int, seconds: float) -> None:
-        """Count a request."""
-        self._lines.append((route, code, seconds))
-        if time.monotonic() - self._sent > REPORT_SECONDS:
-            self.flush()
-        elif len(self._lines) == 1:  # a last request must not wait for a next one
-            asyncio.get_running_loop().call_later(REPORT_SECONDS, self.flush)
-
-    def flush(self) -> None:
-        """Send what was counted."""
-        lines, self._lines, self._sent = self._lines, [], time.monotonic()
-        if lines:
-            with contextlib.suppress(OSError):
-                self._reports.send(lines)
-
-
-class _Waiting(NamedTuple):
-    predictor: Predictor
-    x: Tensor
-    future: Future[np.ndarray]
-
-
-class Batches:
-    """One thread predicts; requests that have come meanwhile are predicted together."""
-
-    def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[_Waiting] = queue.SimpleQueue()
-        threading.Thread(target=self._work, name="predictions", daemon=True).start()
-
-    async def predict(self, predictor: Predictor, x: np.ndarray) -> np.ndarray:
-        """Probabilities, (samples, outputs), by this very snapshot."""
-        future: Future[np.ndarray] = Future()
-        future.set_running_or_notify_cancel()
-        self._queue.put(_Waiting(predictor, predictor.checked(x), future))
-        return await asyncio.wrap_future(future)
-
-    def _work(self) -> None:
-        held: _Waiting | None = None
-        while True:
-            first, held = held or self._queue.get(), None
-            group, samples = [first], len(first.x)
-            while samples < SAMPLES_TOGETHER and held is None:
-                try:
-                    other = self._queue.get_nowait()
-                except queue.Empty:
-                    break
-                if other.predictor is first.predictor:
-                    group.append(other)
-                    samples += len(other.x)
-                else:
-                    held = other
-            self._answer(group)
-
-    @staticmethod
-    def _answer(group: list[_Waiting]) -> None:
-        import torch
-
-        try:
-            x = group[0].x if len(group) == 1 else torch.cat([each.x for each in group])
-            found = group[0].predictor.probabilities(x)
-        except BaseException as error:  # a network of the user's may raise anything
-            for each in group:
-                each.future.set_exception(error)
-            return
-        ends = np.cumsum([len(each.x) for each in group])
-        for each, part in zip(group, np.split(found, ends[:-1]), strict=True):
-            each.future.set_result(part)
 
 
 _DROPPED = {
@@ -283,7 +205,7 @@ async def forward(path: Path, scope: Scope, receive: Receive, send: Send) -> Non
     try:
         reader, writer = await asyncio.open_unix_connection(str(path))
     except OSError:
-        await _unavailable(send)
+        await answer_error(send, *UNAVAILABLE)
         return
     http = h11.Connection(h11.CLIENT)
     headers = [each for each in scope["headers"] if each[0] not in _DROPPED]
@@ -333,9 +255,13 @@ async def forward(path: Path, scope: Scope, receive: Receive, send: Send) -> Non
             elif isinstance(event, h11.ConnectionClosed):
                 raise ConnectionError
 
-    writer.write(
-        http.send(h11.Request(method=scope["method"], target=target, headers=headers)) or b""
-    )
+    try:
+        request = h11.Request(method=scope["method"], target=target, headers=headers)
+        writer.write(http.send(request) or b"")
+    except h11.LocalProtocolError:
+        writer.close()
+        await answer_error(send, 400, "request", "the request cannot be read")
+        return
     tasks = [asyncio.ensure_future(each()) for each in (down, up)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -346,15 +272,9 @@ async def forward(path: Path, scope: Scope, receive: Receive, send: Send) -> Non
     except (OSError, h11.RemoteProtocolError):
         if started:
             raise  # half an answer: the connection ends
-        await _unavailable(send)
+        await answer_error(send, *UNAVAILABLE)
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         writer.close()
-
-
-async def _unavailable(send: Send) -> None:
-    from driftwise.serve.guard import answer_error
-
-    await answer_error(send, 503, "failure", "the learner does not answer now; try again shortly")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -11,16 +11,35 @@ import torch
 from torch import Tensor
 
 from driftwise import rng
+from driftwise.errors import UserError
 from driftwise.protocols import Choose, split_budget
 from driftwise.streams.stream import Task
 from driftwise.types import Samples
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrongAnswers:
+    """Some answers are wrong: a sample of another known class comes under the requested label."""
+
+    share: float = 0.0
+    """the probability that an answer is wrong"""
+    hostile: bool = False
+    """False: careless, any other class, and a second answer errs independently of the first. True:
+    hostile, always the same other class, and a second answer repeats the first"""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share < 1:
+            raise UserError(f"the share of wrong answers must lie from 0 to 1; got {self.share}")
+
+
+RIGHT = WrongAnswers()
 
 
 class TaskLabels:
     """Answers from the incoming samples of one task, each sample at most once.
 
     Every task draws again: in a stream the samples of a class keep coming. The labels of classes
-    that return in the task's own training data are known already and cost nothing.
+    that return in the task's own training data are known already, cost nothing and are right.
     """
 
     def __init__(
@@ -30,12 +49,14 @@ class TaskLabels:
         allowance: Callable[[int], int],
         book: Callable[[int], None],
         seed: int,
+        wrong: WrongAnswers = RIGHT,
     ) -> None:
         """`allowance(n)` is how many of n labels the budget still has; `book(n)` spends them."""
         self._task = task
         self._allowance = allowance
         self._book = book
         self._seed = seed
+        self._wrong = wrong
         self._asked: dict[int, Tensor] = {}
         """positions in the pool of each class, in the order in which they were returned"""
 
@@ -44,7 +65,7 @@ class TaskLabels:
 
         Any of them, unless `choose` picks them.
         """
-        pool = self._task.incoming(label)
+        pool = self._answers(label)[0]
         left = self._positions_left(label, len(pool))
         granted = len(left) if count is None else min(count, len(left))
         if label not in self._task.returning_classes:
@@ -58,6 +79,50 @@ class TaskLabels:
             )
         self._asked[label] = torch.cat([self._asked.get(label, given[:0]), given])
         return pool[given]
+
+    def ask_again(self, label: int, samples: Samples) -> Tensor:
+        """Whether a second answer says the same of samples that came as this class, bool (samples,).
+
+        As many labels are booked; what the budget does not allow is not confirmed.
+        """
+        pool, is_wrong = self._answers(label)
+        granted = self._allowance(len(samples))
+        self._book(granted)
+        draw = rng.fork(self._seed, "second answers", self._task.number, label)
+        chance = torch.rand(len(pool), generator=draw)
+        others = max(1, len(self._others(label)))
+        says_so = torch.where(
+            is_wrong, chance < self._wrong.share / others, chance >= self._wrong.share
+        )
+        if self._wrong.hostile:
+            says_so = torch.ones_like(is_wrong)
+        place = {sample: position for position, sample in enumerate(pool.ids.tolist())}
+        confirmed = says_so[torch.tensor([place[each] for each in samples.ids.tolist()]).long()]
+        return confirmed & (torch.arange(len(samples)) < granted)
+
+    def _others(self, label: int) -> list[int]:
+        return [each for each in self._task.known_classes if each != label]
+
+    def _answers(self, label: int) -> tuple[Samples, Tensor]:
+        """What comes as a class, and which of it is wrong, bool (samples,): the same at every call."""
+        pool = self._task.incoming(label)
+        is_wrong = torch.zeros(len(pool), dtype=torch.bool)
+        others = self._others(label)
+        if not self._wrong.share or not others or label in self._task.returning_classes:
+            return pool, is_wrong
+        draw = rng.fork(self._seed, "wrong answers", self._task.number, label)
+        is_wrong = torch.rand(len(pool), generator=draw) < self._wrong.share
+        if self._wrong.hostile:
+            others = [others[int(torch.randint(len(others), (1,), generator=draw))]]
+        strangers = Samples.concat([self._task.incoming(each) for each in others])
+        order = torch.randperm(len(strangers), generator=draw)[: int(is_wrong.sum())]
+        is_wrong &= is_wrong.cumsum(0) <= len(order)  # there may be fewer strangers
+        mixed = Samples.concat(
+            [pool, replace(strangers[order], labels=torch.full_like(order, label))]
+        )
+        places = torch.arange(len(pool))
+        places[is_wrong] = len(pool) + torch.arange(len(order))
+        return mixed[places], is_wrong
 
     def spread(self, wanted: Mapping[int, int | None]) -> dict[int, int | None]:
         """As many as are wanted, or as the budget allows with a fair share for every class.
@@ -101,10 +166,15 @@ class StreamLabels:
     """The label sources of a stream: one for each task."""
 
     def __init__(
-        self, *, allowance: Callable[[int], int], book: Callable[[int], None], seed: int
+        self,
+        *,
+        allowance: Callable[[int], int],
+        book: Callable[[int], None],
+        seed: int,
+        wrong: WrongAnswers = RIGHT,
     ) -> None:
         """As for each task's source."""
-        self._make = partial(TaskLabels, allowance=allowance, book=book, seed=seed)
+        self._make = partial(TaskLabels, allowance=allowance, book=book, seed=seed, wrong=wrong)
         self._number = 0
         self._labels: TaskLabels | None = None
         self._saved: dict[str, Any] | None = None

@@ -122,11 +122,16 @@ class Roster:
             names = self._schedule.domains_of(label)
             here = [int(counts[label * self._num_domains + numbers[name]]) for name in names]
             if 0 in here:
+                missing = names[here.index(0)]
+                remedy = "add some, or leave the class out"
+                if missing != self._schedule.first_domain:
+                    remedy = (
+                        "add some, leave the class out, or let only classes drift that have samples "
+                        "there: scope all-present"
+                    )
                 raise UserError(
-                    f"class {class_names[label]!r} has no {part} samples of domain "
-                    f"{names[here.index(0)]!r}, which it is to show; "
-                    "add some, leave the class out, or let only classes drift that have samples there: "
-                    "scope all-present"
+                    f"class {class_names[label]!r} has no {part} samples of domain {missing!r}, which "
+                    f"it is to show; {remedy}"
                 )
             if self._schedule.mixes_domains(label):
                 most[label] = min(here)

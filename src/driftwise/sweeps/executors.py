@@ -207,8 +207,3 @@ def _how_it_ended(code: int) -> str:
     if code < 0:
         return f"its process was killed (signal {-code}); is there enough memory?"
     return f"its process ended (exit code {code})"
-
-
-def cores() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -15,6 +15,7 @@ import threading
 import time
 from typing import Any
 
+from driftwise.files import IS_WINDOWS
 from driftwise.runs.saving import Terminated
 from driftwise.sweeps.job import Job, perform
 
@@ -49,7 +50,10 @@ def _read(jobs: queue.SimpleQueue[dict[str, Any]]) -> None:
     for line in sys.stdin.buffer:
         jobs.put(json.loads(line))
     # Between two jobs this ends the process; a run saves its checkpoint first.
-    os.kill(os.getpid(), signal.SIGTERM)
+    if IS_WINDOWS:  # where `kill` ends a process at once
+        signal.raise_signal(signal.SIGTERM)
+    else:
+        os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(LAST_SECONDS)
     os._exit(1)
 

@@ -1,4 +1,4 @@
-"""Plain folders of images: `class/*.jpg`, `domain/class/*.jpg` or `split/class/*.jpg`."""
+"""Plain folders of images: `class/*.jpg`, `domain/class/*.jpg`, `split/class/*.jpg`, or no classes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from driftwise.datasets.readers.decode import (
     decode_all,
     is_grey,
 )
+from driftwise.datasets.readers.tabular import EVERYTHING
 from driftwise.datasets.reading import Allocate, StageProgress, empty, must_be_folder, silent
 from driftwise.errors import UserError, unknown_name
 from driftwise.types import Dataset
 
-Layout = Literal["auto", "class", "domain/class", "split/class"]
-"""What the names of the folders mean, from the outside in."""
+Layout = Literal["auto", "class", "domain/class", "split/class", "flat"]
+"""What the names of the folders mean, from the outside in; flat: nothing, all images are of one class."""
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 """Files that are taken for images, in small letters or capitals."""
@@ -171,7 +172,8 @@ def list_folder(path: Path, layout: Layout = "auto", *, skip_empty: bool = False
 
     `auto` infers the layout from depth and names, and refuses to guess where they are ambiguous. Of
     the splits, `test` is the test part, or `val` where there is no `test`; the rest is for
-    training. An empty folder of a class is an error, or noted and left out with `skip_empty`.
+    training. An empty folder of a class is an error, or noted and left out with `skip_empty`. `flat`
+    takes all images, directly in the folder and below it, as one class.
     """
     if layout not in get_args(Layout):
         raise unknown_name("layout", layout, get_args(Layout))
@@ -181,6 +183,14 @@ def list_folder(path: Path, layout: Layout = "auto", *, skip_empty: bool = False
         tables = sorted(each.name for kind in columns.SUFFIXES for each in path.glob(f"*{kind}"))
         hint = f"; for feature vectors name the file, e.g. {path / tables[0]}" if tables else ""
         raise UserError(f"no images ({', '.join(SUFFIXES)}) in {path}; expected class/*.jpg{hint}")
+    if layout == "flat":
+        return Listing(
+            files=tuple(file for leaf in leaves for file in leaf.images),
+            labels=np.zeros(sum(len(leaf.images) for leaf in leaves), dtype=np.int64),
+            class_names=(EVERYTHING,),
+            ignored=tuple(file for folder in folders for file in folder.ignored),
+            num_hidden=sum(folder.num_hidden for folder in folders),
+        )
     if layout == "auto":
         layout = _detect(path, leaves)
     depth = layout.count("/") + 1
@@ -267,7 +277,10 @@ def _detect(path: Path, leaves: Sequence[_Folder]) -> Layout:
         shallow = example[min(example)]
         raise UserError(f"images in {path} lie at different depths: {shallow} and {example[depth]}")
     if depth == 0:
-        raise UserError(f"images lie directly in {path}; expected one folder per class in it")
+        raise UserError(
+            f"images lie directly in {path}; expected one folder per class in it, or layout='flat'"
+            " if they are all of one class"
+        )
     tops = _names(leaves, 0)
     num_splits = sum(top.lower() in SPLITS for top in tops)
     if depth == 1:

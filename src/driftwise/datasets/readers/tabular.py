@@ -182,7 +182,10 @@ def _chosen(
         each for each in (*roles, *(features or ()), *leave_out) if each not in table.names
     ]:
         listed = ", ".join(table.names[:20]) + (" ..." if len(table.names) > 20 else "")
-        raise UserError(f"{table.source}: has no column {missing[0]!r}; it has {listed}")
+        what_to_do = ": say by `label` which one holds the classes" if missing[0] == "label" else ""
+        raise UserError(
+            f"{table.source}: has no column {missing[0]!r}; it has {listed}{what_to_do}"
+        )
     if features is not None:
         chosen = list(features)
         if twice := [each for each in chosen if chosen.count(each) > 1]:

@@ -68,7 +68,16 @@ const plain = (value) => {
   if (Math.abs(value) >= 100 || Number.isInteger(value)) return value.toLocaleString("en-US", { maximumFractionDigits: 0 });
   return Math.abs(value) >= 1 ? value.toFixed(1) : String(Number(value.toPrecision(2)));
 };
-const written = (value, measure) => (measure.digits === null ? plain(value) : value.toFixed(measure.digits));
+const SECONDS = [[86400, "days"], [3600, "h"], [60, "min"]], FLOPS = [[1e9, "E"], [1e6, "P"], [1e3, "T"], [1, "G"], [1e-3, "M"]];
+const scaled = (value, units, least, rest) => {
+  const [size, unit] = units.find(([each]) => value >= least * each) || [1, rest];
+  return plain(Number((value / size).toFixed(size === 1 && rest === "s" ? 6 : 1))) + " " + unit;
+};
+const written = (value, measure) => {
+  if (measure.key === "seconds") return scaled(value, SECONDS, 1.5, "s");
+  if (measure.key === "gflops") return value ? scaled(value, FLOPS, 1, "G") : "0";
+  return measure.digits === null ? plain(value) : value.toFixed(measure.digits);
+};
 const statistic = (row, index) => {
   const known = row.runs.map((run) => run.measures[index]).filter((value) => value !== null && value !== undefined);
   if (!known.length) return null;

@@ -33,6 +33,30 @@ function svg(name, attributes = {}, text) {
   return made;
 }
 
+// Vectors as lines in one chart: groups of [class, vectors].
+function lines(groups, label) {
+  const all = groups.flatMap(([, vectors]) => vectors), width = 400, height = 200;
+  const least = Math.min(0, ...all.map((each) => Math.min(...each))), most = Math.max(0, ...all.map((each) => Math.max(...each)));
+  const span = most - least || 1, length = Math.max(...all.map((each) => each.length));
+  const made = svg("svg", {class: "chart vectors", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label});
+  const x = (place) => 34 + (width - 42) * place / Math.max(1, length - 1), y = (value) => 10 + (height - 32) * (most - value) / span;
+  for (const value of new Set([least, 0, most])) {
+    made.append(svg("line", {class: "grid", x1: 34, x2: width - 8, y1: y(value), y2: y(value)}));
+    made.append(svg("text", {x: 30, y: y(value) + 4, "text-anchor": "end"}, short(value)));
+  }
+  const last = length - 1;
+  for (const [place, anchor] of [[0, "start"], [last, "end"]]) {
+    if (place === 0 || last > 0) made.append(svg("text", {x: x(place), y: height - 4, "text-anchor": anchor}, String(place + 1)));
+  }
+  for (const [name, vectors] of groups) for (const values of vectors) {
+    if (length > 1) made.append(svg("path", {class: name, d: values.map((value, place) => `${place ? "L" : "M"}${x(place)} ${y(value)}`).join("")}));
+    if (length <= 40) values.forEach((value, place) => made.append(svg("circle", {class: name, cx: x(place), cy: y(value), r: 2.5})));
+  }
+  return made;
+}
+
+const short = (value) => Math.abs(value) >= 1e4 || (value !== 0 && Math.abs(value) < 0.01) ? value.toExponential(0) : String(Number(value.toPrecision(2)));
+
 const percent = (value, digits = 0) =>
   value === null || value === undefined ? "–" : `${(100 * value).toFixed(digits)} %`;
 const clock = (time) => (time ? new Date(time).toLocaleTimeString([], {hour12: false}) : "");

@@ -8,11 +8,13 @@ async function refresh() {
   showClasses(found.classes);
   drawAccuracy(found);
   drawTimeline(found);
-  showVerdicts(found.verdicts);
+  showVerdicts(found.verdicts, found.status);
   showEvents(found.events, found.status.names);
   showLoad(found.load);
+  showStates(found.snapshots);
 }
 
+const WORDS = {classes: "new classes", watched: "monitored"};
 const names = (labels, status) => labels.map((each) => status.names[each] || each).join(", ");
 
 function showFacts({status, points, probes}) {
@@ -31,6 +33,8 @@ function showFacts({status, points, probes}) {
   bar.value = spent;
   element("requests").textContent = status.inbox.open;
   element("mode").textContent = status.paused ? "paused" : status.mode;
+  if (document.activeElement !== element("mode-choice")) element("mode-choice").value = status.mode;
+  element("mode-choice").hidden = status.paused;
   element("pause").hidden = status.paused || status.mode === "shadow";
   element("resume").hidden = !status.paused;
   element("waiting").hidden = status.waiting.length === 0;
@@ -58,14 +62,14 @@ function showClasses(classes) {
     make("td", {}, percent(each.accuracy)),
     make("td", {}, percent(each.estimate)),
     make("td", {}, each.samples.toLocaleString("en")),
-    make("td", {}, String(each.buffer)),
+    make("td", {}, each.buffer_earlier ? `${each.buffer} (${each.buffer_earlier} earlier)` : String(each.buffer)),
     make("td", {}, String(each.requests)),
     make("td", {class: each.drifted ? "bad" : null}, number(each.p_value)),
     make("td", {class: "words"}, each.state || (each.drifted ? "drifted" : "")))));
 }
 
-function scales(width, height, from, to) {
-  const left = 40, right = 8, top = 18, bottom = 24;
+function scales(width, height, from, to, left = 40) {
+  const right = 8, top = 18, bottom = 24;
   const span = Math.max(1, to - from);
   return {
     x: (value) => left + (width - left - right) * (value - from) / span,
@@ -104,7 +108,7 @@ function drawAccuracy({points, probes, verdicts, status}) {
   for (const verdict of verdicts.filter((each) => each.drifted && each.sample !== null)) {
     const x = s.x(verdict.sample);
     place.append(svg("line", {class: "drift", x1: x, x2: x, y1: s.top, y2: s.height - s.bottom}));
-    if (x - free > 26) {
+    if (x - free > 10 + 7 * verdict.name.length) {
       place.append(svg("text", {class: "drift-name", x, y: 12, "text-anchor": "middle"}, verdict.name));
       free = x;
     }
@@ -122,11 +126,12 @@ function drawAccuracy({points, probes, verdicts, status}) {
 function drawTimeline({verdicts, classes, status}) {
   const shown = classes.slice(0, 20), height = 30 + 18 * Math.max(1, shown.length);
   const [place, width] = canvas("timeline", height);
-  const to = Math.max(status.samples, 1), s = scales(width, height, 0, to);
+  const longest = Math.min(14, Math.max(4, ...shown.map((each) => each.name.length)));
+  const to = Math.max(status.samples, 1), s = scales(width, height, 0, to, 12 + 7 * longest);
   const row = (label) => 16 + 18 * shown.findIndex((each) => each.label === label);
   for (const each of shown) {
     place.append(svg("line", {class: "grid", x1: s.left, x2: width - s.right, y1: row(each.label), y2: row(each.label)}));
-    place.append(svg("text", {x: s.left - 6, y: row(each.label) + 4, "text-anchor": "end"}, each.name.slice(0, 6)));
+    place.append(svg("text", {x: s.left - 6, y: row(each.label) + 4, "text-anchor": "end"}, each.name.length > 14 ? `${each.name.slice(0, 13)}…` : each.name));
   }
   ticks(place, s, 0, to);
   for (const each of verdicts.filter((one) => one.sample !== null && row(one.label) > 0)) {
@@ -137,7 +142,7 @@ function drawTimeline({verdicts, classes, status}) {
   }
 }
 
-function showVerdicts(verdicts) {
+function showVerdicts(verdicts, status) {
   const drifted = verdicts.filter((each) => each.drifted).slice(-6).reverse();
   const place = element("drifts"), key = drifted.map((each) => `${each.number}${each.examples}`).join();
   element("no-drift").hidden = drifted.length > 0;
@@ -153,7 +158,8 @@ function showVerdicts(verdicts) {
       each.harm === null ? null : `harm ${number(each.harm)} points`,
       each.harm === null && each.harm_unlabelled !== null ? `estimated harm ${number(each.harm_unlabelled)} points` : null,
     ].filter(Boolean).join(" · ")),
-    each.examples ? examples(each) : null)));
+    each.kind ? make("p", {}, `Kind of change: ${each.kind}. What to do: ${each.action}.`) : null,
+    each.examples ? (status.sample_shape.length === 3 ? examples(each) : vectors(each)) : null)));
 }
 
 function examples({number: verdict, examples: counts}) {
@@ -167,10 +173,18 @@ function examples({number: verdict, examples: counts}) {
   return place;
 }
 
+function vectors({number: verdict, name}) {
+  const place = make("figure", {});
+  call("GET", `/v1/verdicts/${verdict}/values`).then((found) => place.append(
+    lines([["before", found.before], ["after", found.after]], `samples of class ${name} before and after`),
+    make("figcaption", {class: "legend"}, make("span", {class: "before"}, "before"), make("span", {class: "after"}, "after")))).catch(() => {});
+  return place;
+}
+
 function showEvents(events, known) {
   element("events").replaceChildren(...events.filter((each) => !["checked", "asked"].includes(each.kind)).slice(-12).reverse().map((each) => {
     const details = each.details, classes = details.classes || (details.label === undefined ? null : [details.label]);
-    const text = details.text || [each.kind.replace("_", " "),
+    const text = details.text || [WORDS[each.kind] || each.kind.replace("_", " "),
       classes && `class ${classes.map((label) => known[label] || label).join(", ")}`,
       details.rows && !Array.isArray(details.rows) && `${details.rows} samples`,
       details.given !== undefined && `${details.given} labels`].filter(Boolean).join(", ");
@@ -184,6 +198,29 @@ function showLoad(load) {
     make("td", {}, String(each.p50_ms)), make("td", {}, String(each.p99_ms)))));
 }
 
+function showStates(states) {
+  const key = states.map((each) => each.number).join();
+  element("no-states").hidden = states.length > 0;
+  element("states").hidden = states.length === 0;
+  if (element("states").dataset.key === key) return;
+  element("states").dataset.key = key;
+  element("state-rows").replaceChildren(...states.map((each) => make("tr", {},
+    make("td", {}, clock(each.time)),
+    make("td", {}, each.samples.toLocaleString("en")),
+    make("td", {}, percent(each.accuracy)),
+    make("td", {class: "words"}, each.reason),
+    make("td", {class: "admin"}, make("button", {type: "button", onclick: () => askToRollBack(each)}, "Roll back")))));
+}
+
+function askToRollBack(state) {
+  const dialog = element("rollback");
+  element("rollback-title").textContent = `Return to the state of ${clock(state.time)}, after ${state.samples.toLocaleString("en")} samples?`;
+  element("rollback-reason").value = "";
+  dialog.returnValue = "no";
+  dialog.dataset.to = state.number;
+  dialog.showModal();
+}
+
 async function change(path, body) {
   try { await call("POST", path, body); soon(); } catch (error) { complain(error.message); }
 }
@@ -193,5 +230,14 @@ element("pause").addEventListener("click", () => change("/v1/pause", {reason: "d
 element("resume").addEventListener("click", () => change("/v1/resume", {reason: "dashboard"}));
 element("approve").addEventListener("click", () => change("/v1/approve", {reason: "dashboard"}));
 element("dismiss").addEventListener("click", () => change("/v1/dismiss", {reason: "dashboard"}));
+element("mode-choice").addEventListener("change", (event) => {
+  event.target.blur();
+  change("/v1/mode", {mode: event.target.value, reason: "dashboard"});
+});
+element("rollback").addEventListener("close", () => {
+  const dialog = element("rollback");
+  if (dialog.returnValue !== "yes") return;
+  change("/v1/rollback", {to: Number(dialog.dataset.to), reason: element("rollback-reason").value || "dashboard"});
+});
 window.addEventListener("resize", () => soon());
 const soon = follow(refresh, 1000);

@@ -64,14 +64,9 @@ function show() {
 function picture(card) {
   if (card.kind === "image") return make("img", {src: card.url, alt: `sample ${card.id}`});
   if (card.kind === "text") return make("p", {}, card.text);
-  const width = 400, height = 200, values = card.values;
-  const least = Math.min(0, ...values), most = Math.max(0, ...values), span = most - least || 1;
-  const chart = svg("svg", {class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `sample ${card.id}, ${card.length} values`});
-  const x = (place) => 4 + (width - 8) * place / Math.max(1, values.length - 1);
-  const y = (value) => 8 + (height - 16) * (most - value) / span;
-  chart.append(svg("line", {class: "grid", x1: 0, x2: width, y1: y(0), y2: y(0)}));
-  chart.append(svg("path", {class: "accuracy", d: values.map((value, place) => `${place ? "L" : "M"}${x(place)} ${y(value)}`).join("")}));
-  return chart;
+  const shown = card.values.length < card.length ? `, the first ${card.values.length} are shown` : "";
+  const text = `${card.length} values${shown}`;
+  return make("figure", {}, lines([["accuracy", [card.values]]], `sample ${card.id}, ${text}`), make("figcaption", {class: "note"}, text));
 }
 
 // Answers are sent in their order; the next sample is shown at once.

@@ -1,0 +1,180 @@
+r"""What kind of change is it? Windows of CIFAR-100 in which one thing has changed, and the verdicts.
+
+    DRIFTWISE_DATA=... python benchmarks/kinds.py --half reported --labels given --windows 50 \
+        --out results/kinds
+
+Thresholds were chosen on the half `development`; numbers to report come from the half `reported`,
+which shares no class with it. 100 samples of each of six classes on either side, features of a frozen
+EfficientNet-Lite0 (`kinds_data.py`). With `--auroc`, how well scores find single samples of new
+classes, ours beside max softmax, energy, Mahalanobis and kNN, those of pytorch-ood where it is
+installed. Results are one JSON file per half and kind of labels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from kinds_data import HALVES, cifar_half
+from kinds_scores import auroc_of_scores, predictions
+from torch import Tensor
+
+from driftwise.stats.kinds import Findings, judge
+from driftwise.streams.changes import CHANGES, Window, kind_of
+
+LABELS = ("given", "anonymous", "predicted", "none")
+"""labels with the names of annotators, labels without, a classifier's predictions, nothing"""
+QUIET_TIMES = 3
+"""quiet windows and windows of another mix, for one of each other change: rates to be small"""
+
+
+def judged(window: Window, labels: str) -> Findings:
+    """The verdict on a window."""
+    reference = tensors(window.reference)
+    options: dict[str, Any] = {
+        "archived": {c: list(map(torch.from_numpy, each)) for c, each in window.archived.items()},
+        "mix": dict.fromkeys(reference, 1.0),  # by design
+    }
+    known: Tensor | None = torch.from_numpy(window.labels)
+    if labels == "given":
+        options["annotators"] = torch.from_numpy(window.annotators)
+    elif labels == "predicted":
+        before, known = predictions(window)
+        options |= {"labels_are": "predicted", "reference_predictions": before}
+    elif labels == "none":
+        known = None
+    return judge(reference, torch.from_numpy(window.current), known, **options)
+
+
+def tensors(by_class: Mapping[int, np.ndarray]) -> dict[int, Tensor]:
+    """Features by class."""
+    return {c: torch.from_numpy(features) for c, features in by_class.items()}
+
+
+def interval(right: int, total: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a fraction."""
+    z, share = 1.96, right / total
+    centre = (share + z**2 / (2 * total)) / (1 + z**2 / total)
+    half = z * (share * (1 - share) / total + z**2 / (4 * total**2)) ** 0.5 / (1 + z**2 / total)
+    return centre - half, centre + half
+
+
+def main() -> None:
+    """Judge windows and write what was found."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--half", choices=HALVES, default="development")
+    parser.add_argument("--labels", choices=LABELS, default="given")
+    parser.add_argument("--windows", type=int, default=10, help="of each change")
+    parser.add_argument("--size", type=int, default=100, help="samples of a class on either side")
+    parser.add_argument("--fraction", type=float, help="of a new mode, in place of 0.4 to 0.6")
+    parser.add_argument("--changes", default=",".join(CHANGES))
+    parser.add_argument("--auroc", action="store_true")
+    parser.add_argument("--part", help="a name for the results of some changes")
+    parser.add_argument("--merge", type=Path, nargs="+", help="results of parts, to be one")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--cache", type=Path, help="folder for features")
+    parser.add_argument("--out", type=Path, help="folder for the results")
+    arguments = parser.parse_args()
+    if arguments.merge:
+        print(
+            json.dumps(merged([json.loads(path.read_text()) for path in arguments.merge]), indent=1)
+        )
+        return
+    half = cifar_half(arguments.half, arguments.cache)
+    fraction = {} if arguments.fraction is None else {"new_fraction": (arguments.fraction,) * 2}
+    windows = half.windows(size=arguments.size, seed=arguments.seed, **fraction)
+    outcome: dict[str, Any] = {
+        "half": arguments.half,
+        "labels": arguments.labels,
+        "size": arguments.size,
+        "seed": arguments.seed,
+    }
+    if arguments.auroc:
+        outcome["auroc"] = auroc_of_scores(windows, arguments.windows)
+    else:
+        outcome |= confusion(windows, arguments)
+    print(json.dumps(outcome, indent=1))
+    if arguments.out is not None:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        name = "auroc" if arguments.auroc else arguments.labels
+        if arguments.fraction is not None:
+            name += f"-{arguments.fraction:g}"
+        if arguments.part:
+            name += f"-{arguments.part}"
+        path = arguments.out / f"{arguments.half}-{name}.json"
+        path.write_text(json.dumps(outcome, indent=1) + "\n")
+
+
+def confusion(windows: Any, arguments: argparse.Namespace) -> dict[str, Any]:
+    """What was found, by what had changed: in windows, and in the classes of all windows."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    by_class: dict[str, Counter[str]] = defaultdict(Counter)
+    seconds = []
+    for change in arguments.changes.split(","):
+        # Without labels a careless annotator changes nothing.
+        if change == "careless annotator" and arguments.labels in ("predicted", "none"):
+            continue
+        often = QUIET_TIMES if change in ("none", "mix") else 1
+        for number in range(often * arguments.windows):
+            window = windows.make(change, number)
+            begun = time.perf_counter()
+            findings = judged(window, arguments.labels)
+            seconds.append(time.perf_counter() - begun)
+            found[change][findings.kind] += 1
+            if kind_of(change) != "corrupted":
+                for c in window.reference:
+                    by_class[window.kinds.get(c, "none")][findings.by_class[c].kind] += 1
+        print(change, dict(found[change]), file=sys.stderr, flush=True)
+    counted: dict[str, Any] = {
+        "windows": {change: dict(kinds) for change, kinds in found.items()},
+        "classes": {kind: dict(kinds) for kind, kinds in by_class.items()},
+        "seconds_median": float(np.median(seconds)),
+    }
+    return counted | summary(counted["windows"])
+
+
+def merged(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Results of different changes as one."""
+    windows: dict[str, Any] = {}
+    classes: dict[str, Counter[str]] = defaultdict(Counter)
+    for part in parts:
+        windows |= part["windows"]
+        for kind, found in part["classes"].items():
+            classes[kind].update(found)
+    counts = {"windows": windows, "classes": {kind: dict(each) for kind, each in classes.items()}}
+    return parts[0] | counts | summary(windows)
+
+
+def summary(windows: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    """What the confusion matrix comes to."""
+    found = {change: Counter(kinds) for change, kinds in windows.items()}
+    rates = defaultdict(list)
+    for change, kinds in found.items():
+        if change != "several":
+            rates[kind_of(change)].append(kinds[kind_of(change)] / kinds.total())
+    outcome: dict[str, Any] = {
+        "right_by_kind": {kind: float(np.mean(each)) for kind, each in rates.items()},
+    }
+    outcome["macro_average"] = float(np.mean(list(outcome["right_by_kind"].values())))
+    wrong = {
+        "none": ("false_alarms", [kind for kind in found.get("none", ()) if kind != "none"]),
+        "mix": ("mix_called_drift", ["drift", "new mode", "recurring"]),
+    }
+    for change, (name, kinds_meant) in wrong.items():
+        if change in found:
+            count = sum(found[change][kind] for kind in kinds_meant)
+            total = found[change].total()
+            outcome[name] = {"windows": total, "count": count, "interval": interval(count, total)}
+    return outcome
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""What kind of change it is, on classes that are normal clouds."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+import torch
+from torch import Tensor
+
+from driftwise.stats.kind_names import ACTIONS, Kind
+from driftwise.stats.kinds import FEWEST, judge, other_mix
+
+WIDTH, SIZE, CLASSES = 12, 60, 4
+
+
+def cloud(label: int, samples: int, seed: int, *, along: int = 0, by: float = 0.0) -> Tensor:
+    """Samples of a class, around a point of its own; the change goes along another axis."""
+    draw = torch.Generator().manual_seed(1000 * seed + label)
+    features = torch.randn(samples, WIDTH, generator=draw, dtype=torch.float64)
+    features[:, label] += 8
+    features[:, CLASSES + along] += by
+    return features
+
+
+REFERENCE = {c: cloud(c, SIZE, 0) for c in range(CLASSES)}
+
+
+def window(changed: dict[int, Tensor] | None = None, **counts: int) -> tuple[Tensor, Tensor]:
+    parts = {
+        c: (changed or {}).get(c, cloud(c, counts.get(f"c{c}", SIZE), 1)) for c in range(CLASSES)
+    }
+    labels = torch.cat([torch.full((len(part),), c) for c, part in parts.items()])
+    return torch.cat(list(parts.values())), labels
+
+
+def found(current: Tensor, labels: Tensor | None, **options: Any) -> Any:
+    return judge(REFERENCE, current, labels, unit_length=False, mix="reference", **options)
+
+
+def test_nothing_has_changed() -> None:
+    findings = found(*window())
+    assert findings.kind == "none"
+    assert {each.kind for each in findings.by_class.values()} == {"none"}
+    assert found(window()[0], None).kind == "none"
+
+
+def test_drift_a_new_mode_and_an_earlier_concept_are_told_apart_class_by_class() -> None:
+    changed = {
+        0: cloud(0, SIZE, 2, along=0, by=6),
+        1: torch.cat([cloud(1, 30, 3), cloud(1, 30, 4, along=1, by=6)]),
+        2: cloud(2, SIZE, 5, along=2, by=6),
+    }
+    archived = {c: [cloud(c, SIZE, 6, along=2, by=6)] for c in range(CLASSES)}
+    current, labels = window(changed)
+    findings = found(current, labels, archived=archived)
+    kinds = {c: each.kind for c, each in findings.by_class.items()}
+    assert kinds == {0: "drift", 1: "new mode", 2: "recurring", 3: "none"}
+    assert findings.by_class[1].evidence["fraction_new"] == pytest.approx(0.5, abs=0.15)
+    assert {each.kind for each in findings.stream} == {"drift", "new mode", "recurring"}
+
+
+def test_a_detector_s_alarms_are_explained_and_no_others() -> None:
+    current, labels = window({c: cloud(c, SIZE, 2, by=6) for c in (0, 1)})
+    kinds = {c: each.kind for c, each in found(current, labels, changed={1}).by_class.items()}
+    assert kinds == {0: "none", 1: "drift", 2: "none", 3: "none"}
+
+
+def test_samples_that_nobody_could_name_are_a_new_class_only_if_they_are_unlike_all_classes() -> (
+    None
+):
+    current, labels = window()
+    stranger = torch.cat([current, cloud(0, 40, 7, along=5, by=9)])
+    unnamed = torch.cat([labels, torch.full((40,), -1)])
+    findings = found(stranger, unnamed)
+    assert [each.kind for each in findings.stream] == ["new class"]
+    assert int(findings.novel[-40:].sum()) >= 38
+    known = torch.cat([current, cloud(0, 40, 8)])
+    assert found(known, unnamed).kind in ("none", "mix")
+
+
+def test_another_class_mix_is_no_drift_with_labels_and_without() -> None:
+    current, labels = window(c0=120, c1=20)
+    for names in (labels, None):
+        findings = found(current, names)
+        assert findings.kind == "mix"
+        assert {each.kind for each in findings.by_class.values()} == {"none"}
+
+
+def test_a_dead_sensor_is_corruption_and_what_is_left_has_not_drifted() -> None:
+    current, labels = window()
+    current[::5] = 0.0
+    findings = found(current, labels)
+    assert findings.kind == "corrupted"
+    assert findings.quarantined.nonzero().flatten().tolist() == list(range(0, len(current), 5))
+    assert {each.kind for each in findings.by_class.values()} == {"corrupted"}
+    assert found(current, None).kind == "corrupted"
+
+
+def test_content_that_is_lost_is_corruption_and_a_shift_that_keeps_it_is_not() -> None:
+    current, labels = window()
+    lost = current.clone()
+    draw = torch.Generator().manual_seed(9)
+    lost[::4] = torch.randn(len(lost[::4]), WIDTH, generator=draw, dtype=torch.float64) * 3 - 6
+    assert found(lost, labels).kind == "corrupted"
+    kept = current.clone()
+    kept[::4, -1] += 9
+    assert found(kept, labels).kind == "new mode"
+
+
+def test_a_careless_annotator_is_named_and_only_that_one_is_put_into_quarantine() -> None:
+    current, labels = window()
+    annotators = torch.arange(len(labels)) % 3
+    wrong = torch.where(annotators == 2, (labels + 1) % CLASSES, labels)
+    findings = found(current, wrong, annotators=annotators)
+    assert findings.kind == "corrupted"
+    assert findings.stream[0].evidence["annotator"] == 2
+    assert torch.equal(findings.quarantined, annotators == 2)
+    # Without names, wrong labels of most classes show, too.
+    assert found(current, wrong).kind == "corrupted"
+
+
+def test_without_labels_novelty_goes_to_the_class_that_misses_samples() -> None:
+    replaced, _ = window({0: cloud(0, SIZE, 2, by=6)})
+    findings = found(replaced, None)
+    assert [each.kind for each in findings.stream] == ["drift"]
+    assert findings.by_class[0].kind == "drift"
+    added = torch.cat([window()[0], cloud(0, SIZE, 2, by=6)])
+    assert found(added, None).kind == "new class"
+    returned = found(replaced, None, archived={0: [cloud(0, SIZE, 9, by=6)]})
+    assert returned.by_class[0].kind == "recurring"
+
+
+def test_too_few_samples_are_not_testable_and_it_is_said_how_many_are_missing() -> None:
+    few = {0: cloud(0, FEWEST - 3, 0), 1: cloud(1, SIZE, 0)}
+    current, labels = cloud(1, SIZE, 1), torch.ones(SIZE, dtype=torch.int64)
+    findings = judge(few, current, labels, unit_length=False)
+    assert findings.by_class[0].kind == "not testable"
+    assert findings.by_class[0].evidence == {"missing_reference": 3}
+    assert judge({0: few[0]}, current, labels).kind == "not testable"
+
+
+def test_the_level_holds_for_all_kinds_together() -> None:
+    alarms = 0
+    for seed in range(20, 60):
+        reference = {c: cloud(c, 40, 2 * seed) for c in range(3)}
+        parts = [cloud(c, 40, 2 * seed + 1) for c in range(3)]
+        labels = torch.arange(3).repeat_interleave(40)
+        annotators = torch.arange(120) % 3
+        findings = judge(
+            reference, torch.cat(parts), labels, annotators=annotators, unit_length=False, seed=seed
+        )
+        alarms += findings.kind != "none"
+    assert alarms <= 6  # of 40 at level 0.05: more have a probability of one in a thousand
+
+
+def test_the_mix_is_compared_with_what_is_known_of_it() -> None:
+    assert not other_mix({0: 60, 1: 40}, {0: 0.5, 1: 0.5})
+    assert other_mix({0: 80, 1: 20}, {0: 0.5, 1: 0.5})["largest_ratio"] == pytest.approx(1.6)
+    # From ten samples nobody knows the mix.
+    assert not other_mix({0: 70, 1: 30}, {0: 5, 1: 5}, known_from=10)
+
+
+def test_every_kind_has_an_action() -> None:
+    assert set(ACTIONS) == set(get_args(Kind))
+    assert all(ACTIONS.values())
