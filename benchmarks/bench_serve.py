@@ -2,11 +2,13 @@
 
     apt install wrk
     python benchmarks/bench_serve.py                # an MLP and a ResNet-18, with and without learning
+    python benchmarks/bench_serve.py --workers      # two prediction workers beside one, nothing learned
 
 Both servers hold the same network in one process, on one thread of torch, and learn from the same
 batches in a thread of their own. The bare one reads JSON into a tensor and answers the class and the
 probabilities: no checks of shape or size, no roles, no counters. They are loaded in turns, and the
-ratio of each pair is taken; the median of the pairs is printed.
+ratio of each pair is taken; the median of the pairs is printed. "Learning" is the processor time of
+the thread that learns: a batch of a ResNet-18 takes longer than a measurement.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +55,7 @@ def learner(network: str, **where: Any) -> Any:
 
 
 def serve(kind: str, network: str, learns: bool) -> None:
-    """A server process; prints its port, and batches learned so far when asked at /batches."""
+    """A server process; prints its port. /batches: batches learned, and seconds of that thread."""
     import socket
 
     import torch
@@ -60,6 +63,7 @@ def serve(kind: str, network: str, learns: bool) -> None:
 
     torch.set_num_threads(1)
     learned = [0]
+    learning = threading.main_thread()
     if kind == "driftwise":
         from driftwise.serve.api import make_app
         from driftwise.serve.service import Service
@@ -70,6 +74,7 @@ def serve(kind: str, network: str, learns: bool) -> None:
 
         settings = ServeSettings(rate=1e9, save_seconds=1e6)
         service = Service(Path(tempfile.mkdtemp()), make, make, settings)
+        learning = service._thread
 
         def learn(number: int) -> None:
             x, y = samples(network, number)
@@ -113,12 +118,16 @@ def serve(kind: str, network: str, learns: bool) -> None:
     async def counting(scope: Any, receive: Any, send: Any) -> None:
         if scope.get("path") == "/batches":
             await send({"type": "http.response.start", "status": 200, "headers": []})
-            await send({"type": "http.response.body", "body": str(learned[0]).encode()})
+            used = time.clock_gettime(time.pthread_getcpuclockid(learning.ident or 0))
+            body = json.dumps([learned[0], used]).encode()
+            await send({"type": "http.response.body", "body": body})
         else:
             await app(scope, receive, send)
 
     if learns:
-        threading.Thread(target=work, daemon=True).start()
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        learning = thread if kind == "bare" else learning
     listener = socket.socket(proto=socket.IPPROTO_TCP)  # or answers wait for 40 ms
     listener.bind(("127.0.0.1", 0))
     print(listener.getsockname()[1], flush=True)
@@ -136,6 +145,8 @@ class Load:
     """ms"""
     batches: float
     """learned in a second"""
+    learning: float
+    """seconds of processor time of the learning thread, a second"""
     generator: float
     """seconds of processor time of the load generator, a second"""
 
@@ -143,9 +154,12 @@ class Load:
 def load(port: int, script: Path, seconds: float, connections: int) -> Load:
     url = f"http://127.0.0.1:{port}"
 
-    def batches() -> int:
-        with urllib.request.urlopen(f"{url}/batches") as answer:
-            return int(answer.read())
+    def batches() -> np.ndarray:
+        try:
+            with urllib.request.urlopen(f"{url}/batches") as answer:
+                return np.array(json.loads(answer.read()))
+        except urllib.error.HTTPError:
+            return np.zeros(2)  # the command itself: it does not learn here
 
     before, first, began = resource.getrusage(resource.RUSAGE_CHILDREN), batches(), time.monotonic()
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(script)]
@@ -161,7 +175,8 @@ def load(port: int, script: Path, seconds: float, connections: int) -> Load:
         per_second=found["requests"] / found["seconds"],
         p50=found["p50"],
         p99=found["p99"],
-        batches=(last - first) / took,
+        batches=(last - first)[0] / took,
+        learning=(last - first)[1] / took,
         generator=used / took,
     )
 
@@ -214,11 +229,12 @@ def compare(network: str, learns: bool, *, pairs: int, seconds: float, connectio
     for kind, loads in found.items():
         middle = {
             field: statistics.median(getattr(each, field) for each in loads)
-            for field in ("per_second", "p50", "p99", "batches", "generator")
+            for field in ("per_second", "p50", "p99", "batches", "learning", "generator")
         }
         print(
             f"{name}: {kind}: {middle['per_second']:.0f} a second, p50 {middle['p50']:.1f} ms, "
-            f"p99 {middle['p99']:.1f} ms, {middle['batches']:.1f} batches learned a second; "
+            f"p99 {middle['p99']:.1f} ms, {middle['batches']:.1f} batches learned a second, "
+            f"learning {middle['learning'] * learns:.2f} of a core; "
             f"load generator {middle['generator']:.2f} of a core",
             flush=True,
         )
@@ -226,6 +242,77 @@ def compare(network: str, learns: bool, *, pairs: int, seconds: float, connectio
     throughput = statistics.median(mine.per_second / theirs.per_second for mine, theirs in both)
     p99 = statistics.median(mine.p99 / theirs.p99 for mine, theirs in both)
     print(f"{name}: throughput {throughput:.2f} of the bare handler's, p99 {p99:.2f}", flush=True)
+
+
+def compare_workers(network: str, *, pairs: int, seconds: float, connections: int) -> None:
+    """Two prediction workers beside one, in turns, nothing learned."""
+    found: dict[int, list[Load]] = {1: [], 2: []}
+    folder = tempfile.TemporaryDirectory()
+    servers: dict[str, subprocess.Popen[str]] = {}
+    urls = {}
+    for workers in found:
+        command = [sys.executable, __file__, "--serve", "workers", network]
+        servers[str(workers)] = subprocess.Popen(
+            [*command, "--count", str(workers)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        output = servers[str(workers)].stdout
+        assert output is not None
+        urls[workers] = int(output.readline())
+    script = Path(folder.name) / "post.lua"
+    script.write_text(SCRIPT.format(body=json.dumps({"x": samples(network)[0][:1].tolist()})))
+    try:
+        for port in urls.values():
+            load(port, script, 2, connections)
+        for _ in range(pairs):
+            for workers, port in urls.items():
+                found[workers].append(load(port, script, seconds, connections))
+    finally:
+        for each in servers.values():
+            each.terminate()
+            each.wait(30)
+        folder.cleanup()
+    for workers, loads in found.items():
+        rate = statistics.median(each.per_second for each in loads)
+        p99 = statistics.median(each.p99 for each in loads)
+        generator = statistics.median(each.generator for each in loads)
+        print(
+            f"{network}: {workers} workers: {rate:.0f} a second, p99 {p99:.1f} ms; load generator "
+            f"{generator:.2f} of a core"
+        )
+    both = zip(found[2], found[1], strict=True)
+    ratios = sorted(two.per_second / one.per_second for two, one in both)
+    print(
+        f"{network}: two workers {statistics.median(ratios):.2f} of one "
+        f"({ratios[0]:.2f} to {ratios[-1]:.2f})",
+        flush=True,
+    )
+
+
+def serve_workers(network: str, count: int) -> None:
+    """The service with prediction workers, after one batch."""
+    import torch
+
+    from driftwise.serve.server import Address, run_server
+    from driftwise.serve.service import Service
+    from driftwise.serve.settings import ServeSettings
+
+    torch.set_num_threads(1)
+
+    def make(path: Path) -> Any:
+        return learner(network, folder=path)
+
+    with tempfile.TemporaryDirectory() as folder:
+        service = Service(Path(folder), make, make, ServeSettings(rate=1e9))
+        x, y = samples(network)
+        service.observe(x, y.tolist()).result()
+
+        def started(url: str) -> None:
+            print(url.rpartition(":")[2], flush=True)
+
+        run_server(service, Address(port=0), workers=count, started=started)
 
 
 def pause(servers: dict[str, subprocess.Popen[str]], but: str) -> None:
@@ -242,21 +329,24 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--connections", type=int, default=4)
-    parser.add_argument("--serve", choices=["driftwise", "bare"])
+    parser.add_argument("--workers", action="store_true", help="two workers beside one")
+    parser.add_argument("--serve", choices=["driftwise", "bare", "workers"])
     parser.add_argument("--learns", action="store_true")
+    parser.add_argument("--count", type=int)
     arguments = parser.parse_args()
+    if arguments.serve == "workers":
+        serve_workers(arguments.networks[0], arguments.count)
+        return
     if arguments.serve:
         serve(arguments.serve, arguments.networks[0], arguments.learns)
         return
+    measured = {name: getattr(arguments, name) for name in ("pairs", "seconds", "connections")}
     for network in arguments.networks:
+        if arguments.workers:
+            compare_workers(network, **measured)
+            continue
         for learns in (False, True):
-            compare(
-                network,
-                learns,
-                pairs=arguments.pairs,
-                seconds=arguments.seconds,
-                connections=arguments.connections,
-            )
+            compare(network, learns, **measured)
 
 
 if __name__ == "__main__":

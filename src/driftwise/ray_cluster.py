@@ -74,7 +74,7 @@ class RayCluster:
                 self.ray.init(**settings, configure_logging=False)
         except SystemExit as error:  # by Ray's own handler of SIGTERM
             raise Terminated from error
-        except (ConnectionError, RuntimeError, ValueError) as error:
+        except Exception as error:  # Ray raises anything, a bare Exception where it took too long
             line = str(error).strip().splitlines()[0]
             raise UserError(f"cannot use the Ray cluster at {address}: {line}") from error
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,11 @@ pytest.importorskip("fastapi")
 
 from starlette.testclient import TestClient
 
+from driftwise.config.schema import RunConfig
+from driftwise.errors import RunFailure
+from driftwise.runs.run import run
+from driftwise.runs.store import RESULT
+from driftwise.serve import views
 from driftwise.serve.access import COOKIE, Access
 from driftwise.serve.api import make_app
 from driftwise.serve.guard import OPEN, ROLE_OF, Rates
@@ -285,6 +291,9 @@ JSON, NPY = {"content-type": "application/json"}, {"content-type": "application/
         ("/v1/predict", npy(np.zeros((2, 3), dtype=complex)), NPY, 422, "file of numbers"),
         ("/v1/predict", npy(np.zeros((9, 9)))[:-1], NPY, 422, "announces 81 numbers"),
         ("/v1/predict", npy(np.zeros((2, 5))), NPY, 422, "of shape"),
+        ("/v1/predict", npy(np.array(1.0)), NPY, 422, "got one number"),
+        ("/v1/predict", b'{"x": 0, "dtype": "uint8"}', JSON, 422, "got one number"),
+        ("/v1/observe", b'{"x": 0}', JSON, 422, "got one number"),
         ("/v1/predict", npy(np.zeros((60, 8, 8, 1), np.uint8)), NPY, 422, "at most 50"),
         ("/v1/predict", b"GIF89a", {"content-type": "image/gif"}, 422, "cannot use image"),
         ("/v1/predict", b"x", {"content-type": "text/plain"}, 415, "expected one of"),
@@ -466,4 +475,63 @@ def test_an_unforeseen_error_shows_nothing_of_itself(
     monkeypatch.setattr(service, "predict", fail)
     response = web.post("/v1/predict", json={"x": CHANGING.images[:1].tolist()})
     assert response.status_code == 500
+    assert response.json()["error"]["kind"] == "internal"
     assert "secret" not in response.text
+
+
+def test_what_cannot_be_logged_is_refused_with_503(
+    web: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> int:
+        raise RunFailure("no space left on the disk")
+
+    before = service.view["applied"]
+    monkeypatch.setattr(service._log, "append", fail)
+    x, y = batch(0)
+    for path, body in (
+        ("/v1/observe", {"x": x.tolist(), "y": y}),
+        ("/v1/labels", {"ids": [0], "labels": [1]}),
+        ("/v1/pause", {}),
+    ):
+        response = web.post(path, json=body)
+        assert (response.status_code, response.headers["retry-after"]) == (503, "1")
+        assert "no space left" in message(response)
+    monkeypatch.undo()
+    assert web.post("/v1/pause", json={}).json()["number"] == before + 1, "nothing had happened"
+
+
+def test_the_content_types_of_answers_are_documented(web: TestClient) -> None:
+    paths = web.get("/openapi.json").json()["paths"]
+    for path, place in (
+        ("/metrics", "/metrics"),
+        ("/v1/requests", "/v1/requests?format=csv"),
+        ("/v1/status", "/v1/status"),
+    ):
+        documented = paths[path]["get"]["responses"]["200"]["content"]
+        assert web.get(place).headers["content-type"].partition(";")[0] in documented
+
+
+def test_runs_are_shown_as_done_running_stopped_and_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = tmp_path / "sweep"
+    run(RunConfig(num_tasks=2, epochs=1), sweep / "runs" / "done")
+    for name in ("busy", "stopped", "failed"):
+        shutil.copytree(sweep / "runs" / "done", sweep / "runs" / name)
+        (sweep / "runs" / name / RESULT).unlink()
+    (sweep / "failures").mkdir()
+    for name in ("failed", "never-began"):
+        note = json.dumps({"attempts": [{"error": "first"}, {"error": "no such data set"}]})
+        (sweep / "failures" / f"{name}.json").write_text(note)
+    monkeypatch.setattr(views, "is_busy", lambda path: path.name == "busy")
+    lines = {line["name"]: line for line in views.RunsView(tmp_path).list()}
+    states = {name.removeprefix("sweep/runs/"): line["state"] for name, line in lines.items()}
+    assert states == {
+        "done": "done",
+        "busy": "running",
+        "stopped": "stopped",
+        "failed": "failed",
+        "never-began": "failed",
+    }
+    assert lines["sweep/runs/failed"]["note"] == "no such data set"
+    assert len(lines["sweep/runs/done"]["points"]) == 2

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import http.client
 import os
 import pickle
 import signal
@@ -229,6 +231,21 @@ def test_workers_check_tokens_and_end_with_a_killed_server(tmp_path: Path) -> No
                 other.close()
         with pytest.raises(driftwise.serve.ServiceError, match="role observe"):
             clients["predict"].observe(*batch(1))
+        # The main process refuses these before it has read them.
+        raw = http.client.HTTPConnection("127.0.0.1", client._port, timeout=30)
+        for method, headers, code in (
+            ("TRACE", {}, 405),
+            ("POST", {"Content-Length": str(10**9)}, 413),
+        ):
+            token = {"Authorization": f"Bearer {names['admin']}"}
+            raw.putrequest(method, "/v1/observe")
+            for name, value in {**token, "Content-Length": "100000", **headers}.items():
+                raw.putheader(name, value)
+            raw.endheaders()
+            with contextlib.suppress(OSError):
+                raw.send(bytes(100_000))
+            assert raw.getresponse().status == code
+            raw.close()
         for each in clients.values():
             each.close()
         workers = _workers(process.pid)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -30,7 +31,9 @@ MLP = ["--network", "mlp", "--set", "detector=mmd", "--set", "check_rows=20"]
 
 
 @contextlib.contextmanager
-def serving(*flags: str) -> Iterator[tuple[subprocess.Popen[str], driftwise.Client]]:
+def serving(
+    *flags: str, verify: Path | None = None
+) -> Iterator[tuple[subprocess.Popen[str], driftwise.Client]]:
     """A server process, and a client of it."""
     process = subprocess.Popen(
         [*COMMAND, *flags],
@@ -44,7 +47,8 @@ def serving(*flags: str) -> Iterator[tuple[subprocess.Popen[str], driftwise.Clie
         while not line.startswith("serving at "):
             line = process.stdout.readline()
             assert line, "the server ended"
-        with driftwise.Client(line.removeprefix("serving at ").strip()) as client:
+        url = line.removeprefix("serving at ").strip()
+        with driftwise.Client(url, verify=verify) as client:
             client.wait_until_ready()
             yield process, client
     finally:
@@ -177,6 +181,31 @@ def test_tokens_from_a_file(tmp_path: Path) -> None:
     assert (caller.name, caller.may("observe"), caller.may("label")) == ("bot", True, False)
     assert access.caller({"authorization": "Bearer abcdefghijklmnopqrst"}, {}) is None
     assert access.caller({"authorization": "Basic abcdefghijklmnopqrstu"}, {}) is None
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
+def test_tls_with_a_certificate_of_ones_own(tmp_path: Path) -> None:
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    make = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=127.0.0.1",
+    ]
+    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)]
+    subprocess.run([*make, *names], check=True, capture_output=True)
+    tls = ["--tls-cert", str(cert), "--tls-key", str(key), "--workers", "1"]
+    with serving(*MLP, "--folder", str(tmp_path / "state"), *tls, verify=cert) as (_, client):
+        seen = client.observe(*batch(0))
+        assert client.predict(CHANGING.images[:1]).applied == seen.number
+        with pytest.raises(RunFailure, match="no answer"):
+            driftwise.Client(f"http://127.0.0.1:{client._port}", retries=0).status()
 
 
 def test_a_client_needs_a_url() -> None:

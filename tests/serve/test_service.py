@@ -90,6 +90,20 @@ def test_closed_and_opened_again_it_goes_on(tmp_path: Path) -> None:
         assert same(state_of(again), expected)
 
 
+def test_it_can_be_opened_and_saved_again_and_again_without_a_change(tmp_path: Path) -> None:
+    with open_service(tmp_path) as service:
+        feed(service, 0, 3)
+    for _ in range(3):
+        with open_service(tmp_path) as service:
+            assert service.view["applied"] == 3
+    with open_service(tmp_path) as service:
+        feed(service, 3, 4)
+        for _ in range(3):
+            service.submit("save").result(SECONDS)
+    with open_service(tmp_path) as service:
+        assert service.observe(*batch(4)).result(SECONDS)["number"] == 8
+
+
 def test_a_damaged_state_is_replaced_by_the_one_before_and_the_log(tmp_path: Path) -> None:
     with open_service(tmp_path / "a") as service:
         for start in (0, 2, 4):
@@ -258,6 +272,19 @@ def test_ask_and_pause_hold_adaptations_and_approval_releases_them(tmp_path: Pat
         service.submit("resume").result(SECONDS)
         with pytest.raises(UserError, match="unknown mode"):
             service.submit("mode", mode="x").result(SECONDS)
+
+
+def test_in_shadow_mode_drift_is_reported_and_the_network_stays(tmp_path: Path) -> None:
+    with open_service(tmp_path) as service:
+        feed(service, 0, 40)
+        service.submit("mode", mode="shadow", by="eva", reason="trial").result(SECONDS)
+        images = CHANGING.images[:20]
+        before = service.predict(images)
+        feed(service, 40, 60)
+        assert (service.predict(images) == before).all()
+        assert any(line["drifted"] for line in service.history.verdicts)
+        line = service.audit.tail(1)[0]
+        assert (line["by"], line["action"], line["reason"]) == ("eva", "mode", "trial")
 
 
 def test_a_roll_back_predicts_as_then_and_survives_a_crash(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
@@ -208,6 +208,12 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 
+def _content(*types: str) -> dict[str, Any]:
+    """The documentation of an answer of these content types."""
+    content: dict[str, Any] = {each: {} for each in types}
+    return {"response_class": Response, "responses": {200: {"content": content}}}
+
+
 async def _inputs(request: Request, expected: Expected, settings: ServeSettings) -> Inputs:
     """The samples of a request, decoded in a thread."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -336,7 +342,7 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
         await asyncio.wrap_future(future)
         return _json({"labels": len(ids)})
 
-    @router.get("/v1/requests", tags=["labels"])
+    @router.get("/v1/requests", tags=["labels"], **_content(*exchange.IMPORT_TYPES))
     async def requests(format: str = "json") -> Response:
         """Samples that wait for labels, the most valuable first."""
         cards = service.board.cards()
@@ -365,7 +371,7 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
         service.board.skip(f"{by.name}/{body.labeller}", body.id)
         return _json({"skipped": body.id})
 
-    @router.get("/v1/requests/{number}/image", tags=["labels"])
+    @router.get("/v1/requests/{number}/image", tags=["labels"], **_content("image/png"))
     async def image(number: int) -> Response:
         """A sample that waits for a label, as a PNG."""
         card = service.board.card(number)
@@ -392,7 +398,7 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
         """Verdicts on classes after number `since`."""
         return _json({"verdicts": views.after(service, "verdicts", since, limit)})
 
-    @router.get("/v1/verdicts/{number}/examples", tags=["status"])
+    @router.get("/v1/verdicts/{number}/examples", tags=["status"], **_content("image/png"))
     async def examples(
         number: int, which: str = "after", place: Annotated[int, Query(ge=0, le=100)] = 0
     ) -> Response:
@@ -419,7 +425,7 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
         """Events after number `since`."""
         return _json({"events": views.after(service, "events", since, limit)})
 
-    @router.get("/v1/stream", tags=["status"])
+    @router.get("/v1/stream", tags=["status"], **_content("text/event-stream"))
     async def stream(request: Request) -> StreamingResponse:
         """Server-sent events: the status whenever something has changed."""
 
@@ -456,7 +462,7 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
         body = as_json({"ready": service.ready})
         return Response(body, 200 if service.ready else 503, media_type=JSON_TYPE)
 
-    @router.get("/metrics", tags=["operation"])
+    @router.get("/metrics", tags=["operation"], response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Counters and gauges for Prometheus."""
         text = await run_in_threadpool(prometheus, service, measures)
@@ -541,6 +547,10 @@ def _add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(UserError)
     async def user(_: Request, error: UserError) -> JSONResponse:
         return answer(409 if isinstance(error, Conflict) else 422, "request", str(error))
+
+    @app.exception_handler(Exception)
+    async def unforeseen(_: Request, __: Exception) -> JSONResponse:
+        return answer(500, "internal", "internal error; see the log")
 
     @app.exception_handler(RunFailure)
     async def failure(_: Request, error: RunFailure) -> JSONResponse:

@@ -172,6 +172,8 @@ def _numbers(x: Any, dtype: str) -> np.ndarray:
 
 def _with_batch(array: np.ndarray, expected: Expected) -> np.ndarray:
     """One sample becomes a batch of one; an empty list has the learner's shape."""
+    if not array.ndim:
+        raise UserError("expected samples, each of several numbers; got one number")
     if expected.shape is not None:
         if array.shape == expected.shape:
             return array[None]

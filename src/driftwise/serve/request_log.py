@@ -112,8 +112,13 @@ class RequestLog:
     def begin_segment(self) -> None:
         """The next record begins a new file; earlier files can be dropped once all is saved."""
         if self._next > self._firsts[-1]:
+            # Its name says where the log goes on, also once all earlier files are dropped.
+            path = self._path(self._next)
+            with writing(path):
+                path.touch()
+                sync(self._folder)
             self._firsts.append(self._next)
-            self._journal = Journal(self._path(self._next))
+            self._journal = Journal(path)
 
     def drop_until(self, number: int) -> None:
         """Remove segments all of whose records, up to `number`, are part of saved states."""

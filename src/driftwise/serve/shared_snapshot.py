@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import mmap
 import os
@@ -71,8 +72,9 @@ class FilePublisher(Publisher):
         self._part.replace(self.path)  # workers that still map the former file keep it
 
     def _withdraw(self) -> None:
-        self.path.unlink(missing_ok=True)
-        self._part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a broken disk must not end learning
+            self.path.unlink(missing_ok=True)
+            self._part.unlink(missing_ok=True)
 
 
 class Follower:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import threading
 import time
 from collections.abc import Sequence
@@ -13,12 +14,14 @@ import numpy as np
 from PIL import Image
 
 from driftwise.errors import UserError
+from driftwise.files import read_object
 from driftwise.runs.store import RECORDS, is_busy, is_finished, is_run, read_config
 from driftwise.serve.board import Card
 from driftwise.serve.history import plain
 from driftwise.serve.measures import Measures
 from driftwise.serve.service import Service
 from driftwise.serve.settings import ServeSettings
+from driftwise.sweeps.plan import FAILURES, RUNS
 
 MAX_CLASSES = 100
 """that a dashboard shows"""
@@ -233,6 +236,7 @@ class RunsView:
         with self._lock:
             if time.monotonic() - self._read_at > RUNS_SECONDS:
                 self._runs = [_run(path, self._folder) for path in _runs_below(self._folder)]
+                self._runs += _without_folder(self._folder)
                 self._runs.sort(key=lambda run: -run["changed"])
                 self._read_at = time.monotonic()
             return self._runs
@@ -250,6 +254,13 @@ def _runs_below(folder: Path, depth: int = 0) -> list[Path]:
         if len(found) >= MAX_RUNS:
             break
     return found[:MAX_RUNS]
+
+
+def _without_folder(root: Path) -> list[dict[str, Any]]:
+    """Runs of sweeps that failed before they had a folder."""
+    places = [f"{'*/' * depth}{FAILURES}/*.json" for depth in range(MAX_DEPTH - 1)]
+    notes = itertools.islice((each for place in places for each in root.glob(place)), MAX_RUNS)
+    return [line for note in notes if (line := _failed_at_once(note, root)) is not None]
 
 
 def _run(path: Path, root: Path) -> dict[str, Any]:
@@ -270,9 +281,32 @@ def _run(path: Path, root: Path) -> dict[str, Any]:
         line["changed"] = max(each.stat().st_mtime for each in path.iterdir())
     except (UserError, OSError, RuntimeError, ValueError, AttributeError) as error:
         return {**line, "state": "unreadable", "note": str(error)[:200], "changed": 0.0}
-    done = is_finished(path)
-    line["state"] = "done" if done else "running" if is_busy(path) else "stopped"
-    return line
+    if is_finished(path):
+        return {**line, "state": "done"}
+    if is_busy(path):
+        return {**line, "state": "running"}
+    failure = _failure_of(path.parent.parent / FAILURES / f"{path.name}.json")
+    return {**line, "state": "stopped"} if failure is None else {**line, **failure}
+
+
+def _failure_of(note: Path) -> dict[str, Any] | None:
+    """What a sweep has noted about a run that failed; None: nothing."""
+    try:
+        last = (read_object(note) or {})["attempts"][-1]
+        return {"state": "failed", "note": str(last["error"])[:200]}
+    except (UserError, OSError, LookupError, TypeError):
+        return None
+
+
+def _failed_at_once(note: Path, root: Path) -> dict[str, Any] | None:
+    """A run of a sweep that failed before it had a folder; None: it has one."""
+    folder = note.parent.parent / RUNS / note.stem
+    failure = _failure_of(note)
+    if failure is None or is_run(folder):
+        return None
+    changed = note.stat().st_mtime
+    name = str(folder.relative_to(root))
+    return {"name": name, "points": [], "settings": "", "changed": changed, **failure}
 
 
 __all__ = [

@@ -44,7 +44,6 @@ class WorkerSettings:
     serve: ServeSettings
     access: Access
     hosts: frozenset[str] | None
-    threads: int
     options: dict[str, Any] = field(default_factory=dict)
     """of uvicorn"""
 
@@ -152,7 +151,7 @@ def run_worker(listener: socket.socket, settings: WorkerSettings, reports: Any) 
     from driftwise.serve.api import PREDICTOR, make_predict_app
 
     os.setpgrp()  # Ctrl-C is for the main process, which stops its workers
-    torch.set_num_threads(settings.threads)
+    torch.set_num_threads(1)  # one core for each worker: start as many as there are to spare
     threading.Thread(target=_end_with_parent, daemon=True).start()
     recorder = Recorder(reports.send)
     follower, batches = Follower(settings.folder / "newest"), Batches()
@@ -194,6 +193,7 @@ _DROPPED = {
     *(b"connection", b"expect", b"keep-alive", b"upgrade"),
     *(b"forwarded", b"x-forwarded-for", b"x-forwarded-proto"),
 }
+_NOT_PASSED_BACK = {b"connection", b"date", b"transfer-encoding"}
 
 
 async def forward(path: Path, scope: Scope, receive: Receive, send: Send) -> None:
@@ -202,12 +202,79 @@ async def forward(path: Path, scope: Scope, receive: Receive, send: Send) -> Non
 
     if scope["type"] != "http":
         return
-    try:
-        reader, writer = await asyncio.open_unix_connection(str(path))
-    except OSError:
-        await answer_error(send, *UNAVAILABLE)
-        return
+    loop = asyncio.get_running_loop()
     http = h11.Connection(h11.CLIENT)
+    # A plain socket: what was answered can be read although the rest of a body was not wanted.
+    with socket.socket(socket.AF_UNIX) as main:
+        main.setblocking(False)
+        try:
+            head = http.send(_request(scope)) or b""
+            await loop.sock_connect(main, str(path))
+            await loop.sock_sendall(main, head)
+        except OSError:
+            await answer_error(send, *UNAVAILABLE)
+            return
+        except h11.LocalProtocolError:
+            await answer_error(send, 400, "request", "the request cannot be read")
+            return
+        started = False
+
+        async def up() -> None:
+            """Send the body, then wait for the client to hang up."""
+            more = True
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return
+                if more:
+                    part = http.send(h11.Data(data=message.get("body", b""))) or b""
+                    more = message.get("more_body", False)
+                    if not more:
+                        part += http.send(h11.EndOfMessage()) or b""
+                    with contextlib.suppress(ConnectionError):  # answered before the end
+                        await loop.sock_sendall(main, part)
+
+        async def down() -> None:
+            nonlocal started
+            while True:
+                event = http.next_event()
+                if event is h11.NEED_DATA:
+                    http.receive_data(await loop.sock_recv(main, 65536))
+                elif isinstance(event, h11.Response):
+                    started = True
+                    kept = [each for each in event.headers if each[0] not in _NOT_PASSED_BACK]
+                    status = event.status_code
+                    await send({"type": "http.response.start", "status": status, "headers": kept})
+                elif isinstance(event, h11.Data):
+                    body = bytes(event.data)
+                    await send({"type": "http.response.body", "body": body, "more_body": True})
+                elif isinstance(event, h11.EndOfMessage):
+                    await send({"type": "http.response.body", "body": b""})
+                    return
+                elif isinstance(event, h11.ConnectionClosed):
+                    raise ConnectionError
+
+        tasks = [asyncio.ensure_future(each()) for each in (down, up)]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if tasks[1].done() and tasks[1].exception() is not None:
+                await asyncio.wait(tasks[:1])  # the body was not wanted; the answer says why
+            if tasks[0].done():
+                tasks[0].result()
+        except (OSError, h11.RemoteProtocolError):
+            if started:
+                raise  # half an answer: the connection ends
+            await answer_error(send, *UNAVAILABLE)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _request(scope: Scope) -> Any:
+    """The head of a request to the main process, which is told from where it came."""
+    import h11
+
     headers = [each for each in scope["headers"] if each[0] not in _DROPPED]
     headers += [
         (b"connection", b"close"),
@@ -216,65 +283,4 @@ async def forward(path: Path, scope: Scope, receive: Receive, send: Send) -> Non
     ]
     query = b"?" + scope["query_string"] if scope["query_string"] else b""
     target = (scope.get("raw_path") or scope["path"].encode()) + query
-    started = False
-
-    async def up() -> None:
-        """Send the body, then wait for the client to hang up."""
-        more = True
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return
-            if more:
-                writer.write(http.send(h11.Data(data=message.get("body", b""))) or b"")
-                more = message.get("more_body", False)
-                if not more:
-                    writer.write(http.send(h11.EndOfMessage()) or b"")
-                with contextlib.suppress(ConnectionError):  # answered before the end
-                    await writer.drain()
-
-    async def down() -> None:
-        nonlocal started
-        while True:
-            event = http.next_event()
-            if event is h11.NEED_DATA:
-                http.receive_data(await reader.read(65536))
-            elif isinstance(event, h11.Response):
-                started = True
-                kept = [(k, v) for k, v in event.headers if k not in (b"connection", b"date")]
-                kept = [each for each in kept if each[0] != b"transfer-encoding"]
-                await send(
-                    {"type": "http.response.start", "status": event.status_code, "headers": kept}
-                )
-            elif isinstance(event, h11.Data):
-                body = bytes(event.data)
-                await send({"type": "http.response.body", "body": body, "more_body": True})
-            elif isinstance(event, h11.EndOfMessage):
-                await send({"type": "http.response.body", "body": b""})
-                return
-            elif isinstance(event, h11.ConnectionClosed):
-                raise ConnectionError
-
-    try:
-        request = h11.Request(method=scope["method"], target=target, headers=headers)
-        writer.write(http.send(request) or b"")
-    except h11.LocalProtocolError:
-        writer.close()
-        await answer_error(send, 400, "request", "the request cannot be read")
-        return
-    tasks = [asyncio.ensure_future(each()) for each in (down, up)]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if tasks[1].done() and tasks[1].exception() is not None:
-            await asyncio.wait(tasks[:1])  # the body was not wanted; the answer says why
-        if tasks[0].done():
-            tasks[0].result()
-    except (OSError, h11.RemoteProtocolError):
-        if started:
-            raise  # half an answer: the connection ends
-        await answer_error(send, *UNAVAILABLE)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        writer.close()
+    return h11.Request(method=scope["method"], target=target, headers=headers)
