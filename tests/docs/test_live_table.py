@@ -1,4 +1,4 @@
-"""The table of docs/how-to/live.md is that of results/live_accuracy.csv, and so is what the text says."""
+"""The table of live_measured.md is that of results/live_accuracy.csv, and so is what the text says."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_table_is_that_of_the_saved_runs() -> None:
             cells.append(
                 text.format(statistics.mean(values), min(values), max(values)) if values else ""
             )
-        assert f"| {name} | {' | '.join(cells)} |" in PAGES["docs/how-to/live.md"]
+        assert f"| {name} | {' | '.join(cells)} |" in PAGES["docs/explanations/live_measured.md"]
 
 
 def test_the_live_learner_is_above_and_below_where_the_page_says_so() -> None:
