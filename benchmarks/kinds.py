@@ -18,6 +18,8 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ from kinds_scores import auroc_of_scores, predictions
 from torch import Tensor
 
 from driftwise.stats.kinds import Findings, judge
-from driftwise.streams.changes import CHANGES, Window, kind_of
+from driftwise.streams.changes import CHANGES, Window, Windows, kind_of
 
 LABELS = ("given", "anonymous", "predicted", "none")
 """labels with the names of annotators, labels without, a classifier's predictions, nothing"""
@@ -76,21 +78,20 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=100, help="samples of a class on either side")
     parser.add_argument("--fraction", type=float, help="of a new mode, in place of 0.4 to 0.6")
     parser.add_argument("--changes", default=",".join(CHANGES))
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--minutes", type=float, default=1e6, help="stop after so many")
     parser.add_argument("--auroc", action="store_true")
-    parser.add_argument("--part", help="a name for the results of some changes")
-    parser.add_argument("--merge", type=Path, nargs="+", help="results of parts, to be one")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--cache", type=Path, help="folder for features")
     parser.add_argument("--out", type=Path, help="folder for the results")
     arguments = parser.parse_args()
-    if arguments.merge:
-        print(
-            json.dumps(merged([json.loads(path.read_text()) for path in arguments.merge]), indent=1)
-        )
-        return
     half = cifar_half(arguments.half, arguments.cache)
-    fraction = {} if arguments.fraction is None else {"new_fraction": (arguments.fraction,) * 2}
-    windows = half.windows(size=arguments.size, seed=arguments.seed, **fraction)
+    fraction = arguments.fraction
+    windows = half.windows(
+        size=arguments.size,
+        seed=arguments.seed,
+        new_fraction=(0.4, 0.6) if fraction is None else (fraction, fraction),
+    )
     outcome: dict[str, Any] = {
         "half": arguments.half,
         "labels": arguments.labels,
@@ -98,7 +99,7 @@ def main() -> None:
         "seed": arguments.seed,
     }
     if arguments.auroc:
-        outcome["auroc"] = auroc_of_scores(windows, arguments.windows)
+        outcome["auroc"] = auroc_of_scores(windows, arguments.windows, arguments.processes)
     else:
         outcome |= confusion(windows, arguments)
     print(json.dumps(outcome, indent=1))
@@ -107,50 +108,57 @@ def main() -> None:
         name = "auroc" if arguments.auroc else arguments.labels
         if arguments.fraction is not None:
             name += f"-{arguments.fraction:g}"
-        if arguments.part:
-            name += f"-{arguments.part}"
         path = arguments.out / f"{arguments.half}-{name}.json"
         path.write_text(json.dumps(outcome, indent=1) + "\n")
 
 
-def confusion(windows: Any, arguments: argparse.Namespace) -> dict[str, Any]:
+def one_window(
+    windows: Windows, labels: str, job: tuple[str, int]
+) -> tuple[str, list[tuple[str, str]], float]:
+    """The kind found in a window, the true and found kinds of its classes, processor seconds."""
+    torch.set_num_threads(1)
+    window = windows.make(*job)
+    begun = time.process_time()
+    findings = judged(window, labels)
+    took = time.process_time() - begun
+    by_class = findings.by_class
+    kinds = [(window.kinds.get(c, "none"), str(by_class[c].kind)) for c in window.reference]
+    return findings.kind, kinds, took
+
+
+def confusion(windows: Windows, arguments: argparse.Namespace) -> dict[str, Any]:
     """What was found, by what had changed: in windows, and in the classes of all windows."""
     found: dict[str, Counter[str]] = defaultdict(Counter)
     by_class: dict[str, Counter[str]] = defaultdict(Counter)
-    seconds = []
+    jobs: list[Any] = []
     for change in arguments.changes.split(","):
         # Without labels a careless annotator changes nothing.
         if change == "careless annotator" and arguments.labels in ("predicted", "none"):
             continue
         often = QUIET_TIMES if change in ("none", "mix") else 1
-        for number in range(often * arguments.windows):
-            window = windows.make(change, number)
-            begun = time.perf_counter()
-            findings = judged(window, arguments.labels)
-            seconds.append(time.perf_counter() - begun)
-            found[change][findings.kind] += 1
+        jobs += [(number / often, change, number) for number in range(often * arguments.windows)]
+    seconds = []
+    # In turns, so that a run that is stopped has some windows of every change.
+    jobs = [(change, number) for _, change, number in sorted(jobs)]
+    stop = time.monotonic() + 60 * arguments.minutes
+    work = partial(one_window, windows, arguments.labels)
+    with get_context("fork").Pool(arguments.processes) as pool:
+        for (change, _), (kind, kinds, took) in zip(jobs, pool.imap(work, jobs), strict=False):
+            found[change][kind] += 1
+            seconds.append(took)
             if kind_of(change) != "corrupted":
-                for c in window.reference:
-                    by_class[window.kinds.get(c, "none")][findings.by_class[c].kind] += 1
-        print(change, dict(found[change]), file=sys.stderr, flush=True)
+                for truth, verdict in kinds:
+                    by_class[truth][verdict] += 1
+            print(change, dict(found[change]), file=sys.stderr, flush=True)
+            if time.monotonic() > stop:
+                pool.terminate()
+                break
     counted: dict[str, Any] = {
         "windows": {change: dict(kinds) for change, kinds in found.items()},
         "classes": {kind: dict(kinds) for kind, kinds in by_class.items()},
-        "seconds_median": float(np.median(seconds)),
+        "processor_seconds_median": float(np.median(seconds)),
     }
     return counted | summary(counted["windows"])
-
-
-def merged(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Results of different changes as one."""
-    windows: dict[str, Any] = {}
-    classes: dict[str, Counter[str]] = defaultdict(Counter)
-    for part in parts:
-        windows |= part["windows"]
-        for kind, found in part["classes"].items():
-            classes[kind].update(found)
-    counts = {"windows": windows, "classes": {kind: dict(each) for kind, each in classes.items()}}
-    return parts[0] | counts | summary(windows)
 
 
 def summary(windows: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:

@@ -42,7 +42,9 @@ class Half:
     siblings: dict[int, list[int]]
     strangers: list[int]
 
-    def windows(self, *, size: int, seed: int) -> Windows:
+    def windows(
+        self, *, size: int, seed: int, new_fraction: tuple[float, float] = (0.4, 0.6)
+    ) -> Windows:
         """What makes windows of this half."""
         return Windows(
             self.pools,
@@ -51,6 +53,7 @@ class Half:
             strangers=self.strangers,
             concepts=tuple(CONCEPTS),
             size=size,
+            new_fraction=new_fraction,
             seed=seed,
         )
 

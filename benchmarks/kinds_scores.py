@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import partial
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -97,19 +99,30 @@ def area_under_curve(usual: np.ndarray, novel: np.ndarray) -> float:
     return float(below.mean() / (2 * len(ordered)))
 
 
-def auroc_of_scores(windows: Windows, count: int) -> dict[str, dict[str, list[float]]]:
+def auroc_of_scores(
+    windows: Windows, count: int, processes: int
+) -> dict[str, dict[str, list[float]]]:
     """By change and score: the area under the curve, its mean and 95 % interval over windows."""
     outcome = {}
-    for change in ("new class near", "new class far"):
-        areas: dict[str, list[float]] = defaultdict(list)
-        for number in range(count):
-            window = windows.make(change, number)
-            novel = window.labels == NOBODY
-            for name, scores in scores_of(window).items():
-                values = scores.numpy()
-                areas[name].append(area_under_curve(values[~novel], values[novel]))
-        outcome[change] = {name: _with_interval(each) for name, each in areas.items()}
+    with get_context("fork").Pool(processes) as pool:
+        for change in ("new class near", "new class far"):
+            areas: dict[str, list[float]] = defaultdict(list)
+            for found in pool.imap(partial(_areas, windows, change), range(count)):
+                for name, area in found.items():
+                    areas[name].append(area)
+            outcome[change] = {name: _with_interval(each) for name, each in areas.items()}
     return outcome
+
+
+def _areas(windows: Windows, change: str, number: int) -> dict[str, float]:
+    """The area under the curve of each score in one window."""
+    torch.set_num_threads(1)
+    window = windows.make(change, number)
+    novel = window.labels == NOBODY
+    return {
+        name: area_under_curve(scores.numpy()[~novel], scores.numpy()[novel])
+        for name, scores in scores_of(window).items()
+    }
 
 
 def _with_interval(values: list[float]) -> list[float]:

@@ -265,7 +265,7 @@ class StepReport:
 
     loss: float
     logits: Tensor
-    """(samples, classes): of the stream samples before the update, on the CPU"""
+    """float32 (samples, classes): of the stream samples before the update, where it was computed"""
     labels: Tensor
     """int64 (samples,): theirs"""
 

@@ -98,6 +98,8 @@ def test_the_cells_compared_are_those_that_most_entries_share() -> None:
     assert shared_cells(entries) == {a, b}  # three entries of two cells; four cells of one
     assert shared_cells(entries, at_least=2) == {a, b, c, d}
     assert shared_cells(entries, at_least=3) == frozenset()
+    equals = [frozenset({cell}) for cell in (a, b, c, d)]
+    assert shared_cells(equals) == shared_cells(equals[::-1]) == {d}  # the first by name
 
 
 def test_a_folder_without_drift_has_no_leaderboard(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from driftwise.stats.class_mix import other_mix
 from driftwise.stats.kind_names import ACTIONS, Kind
-from driftwise.stats.kinds import FEWEST, judge, other_mix
+from driftwise.stats.kinds import FEWEST, judge
 
 WIDTH, SIZE, CLASSES = 12, 60, 4
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from run_tools import complaint
 
+from driftwise.config.build import assemble
 from driftwise.config.presets import resolve
 from driftwise.reproduce.grids import TARGETS
 from driftwise.reproduce.published import find
@@ -49,6 +50,14 @@ def test_everything_can_be_planned_on_its_own_data_and_on_digits(name: str) -> N
     assert {run.config.threads for run in plan.runs} == {1}
     digits = plan_of(name, "smoke", benchmark="digits-cd")
     assert {run.config.benchmark for run in digits.runs} == {"digits-cd"}
+
+
+def test_every_transform_of_severity_is_one_of_images() -> None:
+    runs = plan_of("severity", "smoke", benchmark="digits-cd").runs
+    assert len(runs) == 31  # no drift, six transforms at five severities
+    for run in runs:
+        if run.place["severity"] == 1:
+            assemble(run.config)
 
 
 def test_the_runs_of_cost_are_runs_of_table2() -> None:

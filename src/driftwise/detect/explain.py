@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from driftwise.detect.base import KnownLabels
+from driftwise.stats.class_mix import other_mix
 from driftwise.stats.kind_names import Kind
-from driftwise.stats.kinds import FEWEST, OLD_GONE, Finding, Findings, Mix, judge, other_mix
+from driftwise.stats.kinds import FEWEST, OLD_GONE, Finding, Findings, Mix, judge
 from driftwise.types import Verdict
 
 MAX_SAMPLES = 1_500

@@ -9,7 +9,8 @@ import numpy as np
 from scipy.stats import fisher_exact
 
 from driftwise.detect.drift_report import ClassReport
-from driftwise.stats.kinds import Finding, other_mix
+from driftwise.stats.class_mix import other_mix
+from driftwise.stats.kinds import Finding
 from driftwise.types import Verdict
 
 _LEVEL = 0.005

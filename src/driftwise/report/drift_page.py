@@ -301,15 +301,22 @@ def _kind(each: Mapping[str, Any]) -> str:
 
 
 def happened(report: Mapping[str, Any]) -> str:
-    """What happened altogether and what to do about it, in one line; empty: nothing.
+    """What happened altogether and what to do about it first, in one line; empty: nothing.
 
-    >>> happened({"kind": "mix", "action": "reweigh the classes; no labels"})
-    'what happened: mix. What to do: reweigh the classes; no labels'
+    >>> happened({"kind": "drift", "action": "realign", "classes": [{"name": "cat", "kind":
+    ... "drift"}, {"name": "dog", "kind": "none"}, {"name": "cow", "kind": "new mode"}]})
+    'what happened: drift (cat), new mode (cow). What to do first: realign'
     """
     kind, action = report.get("kind"), report.get("action")
     if kind in (None, "none") or not action:
         return ""
-    return f"what happened: {kind}. What to do: {action}"
+    names: dict[str, list[str]] = {str(kind): []}
+    for each in report["classes"]:
+        if _kind(each):
+            names.setdefault(_kind(each), []).append(clean(each["name"]))
+    found = [f"{kind} ({_named(some)})" if some else kind for kind, some in names.items()]
+    first = " first" if len(found) > 1 else ""
+    return f"what happened: {', '.join(found)}. What to do{first}: {action}"
 
 
 def build_periods_page(

@@ -122,7 +122,7 @@ def shared_cells(
     """
     wide = {cells for cells in entries if len({cell.benchmark for cell in cells}) >= at_least}
     return max(
-        wide,
+        sorted(wide, key=sorted),  # of equals the same one, in whatever order a set has them
         key=lambda cells: (len(cells) * sum(cells <= other for other in entries), len(cells)),
         default=frozenset(),
     )

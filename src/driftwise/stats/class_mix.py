@@ -11,10 +11,11 @@ Reference:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
+from scipy.stats import chi2
 from torch import Tensor
 
 _ROUNDS = 200
@@ -87,3 +88,45 @@ def in_that_mix(labels: Tensor, groups: Tensor, shares: dict[int, float]) -> Ten
             kept = (torch.arange(len(samples) + 1) * share + 0.5).floor()
             stays[samples[kept[1:] > kept[:-1]]] = True
     return stays
+
+
+def other_mix(
+    counts: Mapping[int, float],
+    usual: Mapping[int, float],
+    *,
+    known_from: float = float("inf"),
+    level: float = 0.005,
+) -> dict[str, float]:
+    """The evidence that classes come in other proportions than usual; empty: there is none.
+
+    Args:
+        counts: current samples by class.
+        usual: how often each class comes as a rule, in any unit.
+        known_from: samples from which that is known; infinite: it is known exactly.
+        level: of the test.
+    """
+    weights = torch.tensor([float(usual[c]) for c in usual], dtype=torch.float64)
+    came = torch.tensor([float(counts.get(c, 0)) for c in usual], dtype=torch.float64)
+    if not len(weights) or float(weights.sum()) <= 0:
+        return {}
+    return other_mix_of_counts(came, weights / weights.sum(), level, known_from)
+
+
+def other_mix_of_counts(
+    counts: Tensor, usual: Tensor, level: float, known_from: float
+) -> dict[str, float]:
+    """The evidence that classes come in other proportions; empty: there is none.
+
+    Where the usual proportions are those of samples, these vary as the current ones do.
+    """
+    expected = counts.sum() * usual
+    likely = expected >= 5
+    if int(likely.sum()) < 2 or not known_from:
+        return {}
+    statistic = float(((counts - expected)[likely].square() / expected[likely]).sum())
+    statistic /= 1 + float(counts.sum()) / known_from
+    p_value = float(chi2.sf(statistic, int(likely.sum()) - 1))
+    if p_value > level:
+        return {}
+    ratios = (counts / expected.clamp(min=1e-9))[likely]
+    return {"p_value": p_value, "largest_ratio": float(ratios.max())}
