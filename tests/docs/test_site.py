@@ -52,6 +52,11 @@ def test_the_menu_has_every_page_once() -> None:
     assert set(listed) == {page for page in pages if not page.startswith("decisions/0")}
 
 
+def test_every_decision_is_listed() -> None:
+    listed = re.findall(r"\]\((0[\w-]+\.md)\)", PAGES["docs/decisions/README.md"])
+    assert listed == sorted(file.name for file in (ROOT / "docs/decisions").glob("0*.md"))
+
+
 def test_every_public_name_has_a_place_in_the_reference() -> None:
     placed = set(re.findall(r"^::: driftwise\.([\w.]+)", API, re.MULTILINE))
     packages = [f"driftwise.{name}" for name in placed if (ROOT / "src/driftwise" / name).is_dir()]
