@@ -8,9 +8,10 @@ drawn from the buffer of all processes, DDP all from a batch in memory. Both sid
 floats. Ratios are medians of the turns' own ratios, by wall time (a process that waits for another
 uses no processor time) and by processor time (for a machine that does other things, too).
 
-`buffer` is the fraction of our step that is spent in `offer` and `sample`, messages included.
+`buffer` is the fraction of our step that is spent in `offer` and `sample`, messages included: of its wall
+time, in which a process also waits there for one that is behind, and of its processor time.
 `scaling` is samples a second over 1, 2 and 4 processes of one thread each; beyond the number of cores
-it can only fall. `--save` writes results/distributed.json.
+it can only fall. `--save` writes results/distributed.json, and `--figure` draws what is saved there.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ from driftwise.models import MLP, ResNet18, seeded
 from driftwise.models.inputs import to_input
 from driftwise.types import Samples
 
-SAVED = Path(__file__).resolve().parents[1] / "results" / "distributed.json"
+ROOT = Path(__file__).resolve().parents[1]
+SAVED = ROOT / "results" / "distributed.json"
+FIGURE = ROOT / "docs" / "images" / "distributed-scaling.png"
 CASES: dict[str, tuple[type[nn.Module], dict[str, Any], int, int]] = {
     "mlp": (MLP, {}, 64, 60),
     "resnet": (ResNet18, {"width": 20}, 32, 3),
@@ -52,20 +55,22 @@ CAPACITY, SLOWER, SHARE = 500, 0.05, 0.03
 
 
 class Clock:
-    """Seconds spent in some calls."""
+    """Wall and processor seconds spent in some calls."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        self.processor = 0.0
 
     def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """The call, timed."""
 
         def timed(*given: Any, **named: Any) -> Any:
-            start = time.perf_counter()
+            start, cpu = time.perf_counter(), time.process_time()
             try:
                 return call(*given, **named)
             finally:
                 self.seconds += time.perf_counter() - start
+                self.processor += time.process_time() - cpu
 
         return timed
 
@@ -122,6 +127,10 @@ def work(case: str, layout: str, turns: int) -> dict[str, Any] | None:
         "slower_wall": [round(each, 4) for each in wall],
         "slower_processor": [round(each, 4) for each in cpu],
         "buffer": round(statistics.median(mine[2] / mine[0] for mine, _ in pairs), 4),
+        "buffer_processor": round(statistics.median(mine[3] / mine[1] for mine, _ in pairs), 4),
+        "samples_per_processor_second": round(
+            per_process / statistics.median(mine[1] for mine, _ in pairs), 1
+        ),
         "step_ms": round(1e3 * min(mine[0] for mine, _ in pairs), 2),
         "ddp_ms": round(1e3 * min(theirs[0] for _, theirs in pairs), 2),
         "samples_per_second": round(group.size * per_process / min(mine[0] for mine, _ in pairs)),
@@ -130,21 +139,26 @@ def work(case: str, layout: str, turns: int) -> dict[str, Any] | None:
 
 def take_turns(
     sides: dict[str, Callable[[int], None]], group: Group, turns: int, steps: int, clock: Clock
-) -> dict[str, list[tuple[float, float, float]]]:
-    """Of a step, by side and turn: wall and processor seconds, seconds in the buffer."""
-    taken: dict[str, list[tuple[float, float, float]]] = {name: [] for name in sides}
+) -> dict[str, list[tuple[float, ...]]]:
+    """Of a step, by side and turn: wall and processor seconds, and both in the buffer."""
+
+    def now() -> tuple[float, ...]:
+        return time.perf_counter(), time.process_time(), clock.seconds, clock.processor
+
+    taken: dict[str, list[tuple[float, ...]]] = {name: [] for name in sides}
     for turn in range(-1, turns):
         order = list(sides) if turn % 2 else list(reversed(sides))
         for name in order:
             if group.size > 1:
                 dist.barrier()
-            before = time.perf_counter(), time.process_time(), clock.seconds
+            before = now()
             for number in range(steps):
                 sides[name](number)
-            after = time.perf_counter(), time.process_time(), clock.seconds
+            after = now()
             if turn >= 0:  # the first one warms up
-                wall, cpu, within = ((b - a) / steps for a, b in zip(before, after, strict=True))
-                taken[name].append((wall, cpu, within))
+                taken[name].append(
+                    tuple((b - a) / steps for a, b in zip(before, after, strict=True))
+                )
     return taken
 
 
@@ -172,14 +186,44 @@ def measure(case: str, processes: int, layout: str, turns: int) -> dict[str, Any
     return found
 
 
+def draw() -> None:
+    """Samples a second over processes, as saved: measured, and with a core for each process."""
+    import matplotlib.pyplot as plt
+
+    saved = json.loads(SAVED.read_text())["findings"]
+    points = [each for each in saved if each["case"] == "resnet" and each["layout"] == "sharded"]
+    points.sort(key=lambda each: int(each["processes"]))
+    processes = [each["processes"] for each in points]
+    ours = [each["processes"] * each["samples_per_processor_second"] for each in points]
+    ddp = [
+        each * (1 + point["slower_processor"][1]) for each, point in zip(ours, points, strict=True)
+    ]
+    figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
+    axes.plot(processes, [ours[0] * each for each in processes], ":", color="0.6", label="linear")
+    axes.plot(processes, ddp, "s--", color="tab:orange", label="plain DDP, no buffer")
+    axes.plot(processes, ours, "o-", color="tab:blue", label="ER, one sharded buffer")
+    axes.set(
+        xticks=processes,
+        xlabel="processes, one thread each",
+        ylabel="samples per second of processor time,\nall processes",
+        ylim=(0, None),
+    )
+    axes.legend(frameon=False)
+    figure.savefig(FIGURE, dpi=150)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--turns", type=int, default=12)
     parser.add_argument("--only", nargs="+", default=["mlp", "resnet", "scaling"])
     parser.add_argument("--save", action="store_true")
+    parser.add_argument("--figure", action="store_true", help="draw what is saved, and no more")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     parser.add_argument("--layout", default="sharded", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.figure:
+        draw()
+        return
     if options.work:
         torch.set_num_threads(1)
         found = work(options.work, options.layout, options.turns)
@@ -202,7 +246,9 @@ def main() -> None:
             f"{case:7} {processes} processes, {layout:10}: {100 * middle:+.1f} % "
             f"({100 * low:+.1f} to {100 * high:+.1f}) wall, "
             f"{100 * sorted(found['slower_processor'])[1]:+.1f} % processor time against DDP, "
-            f"buffer {100 * found['buffer']:.1f} %, {found['samples_per_second']} samples/s",
+            f"buffer {100 * found['buffer']:.1f} % of wall and "
+            f"{100 * found['buffer_processor']:.1f} % of processor time, "
+            f"{found['samples_per_second']} samples/s",
             flush=True,
         )
     if options.save:

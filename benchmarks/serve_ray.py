@@ -1,6 +1,6 @@
 """A service on Ray Serve whose replicas, and whose learner, are killed under load.
 
-    pip install 'driftwise[ray,serve]'
+    pip install 'driftwise[serve,ray-serve]'
     python benchmarks/serve_ray.py --kills 5 --learner-kills 2
 
 Clients predict without a pause while one sends batches to learn. Every answer names the last change that

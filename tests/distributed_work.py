@@ -14,6 +14,8 @@ import torch
 import torch.distributed as dist
 from scipy import stats
 from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from trainer_cases import CAPACITY as KEPT
 from trainer_cases import LR, Digits, make_network
@@ -30,6 +32,7 @@ from driftwise.memory import ReplayBuffer, ReplicatedBuffer, ShardedBuffer
 from driftwise.memory.policies import Balanced, Policy, Reservoir
 from driftwise.methods import CLSER, ER, ERACE, SER, SLDA, DERpp, Method
 from driftwise.models import MLP, seeded
+from driftwise.models.head import is_sharded
 from driftwise.runs.store import read_result
 from driftwise.streams import class_incremental
 from driftwise.testing import same
@@ -244,16 +247,19 @@ def loop_of_objects(group: Group, folder: Path) -> None:
     assert same(again.learner.buffer.state_dict(), ours.learner.buffer.state_dict())
 
 
-def realigner_like_one_process(group: Group) -> None:
-    """A training loop of somebody else's under DDP, each process with its part of every batch."""
+def realigner_like_one_process(group: Group, wrap: Callable[[nn.Module], Any]) -> None:
+    """A training loop of somebody else's, each process with its part of every batch.
+
+    `wrap`: what makes a network one of several processes, DDP or FSDP2.
+    """
 
     def train(digits: Digits, size: int) -> tuple[Realigner, nn.Module]:
         network = make_network()
-        trained = DistributedDataParallel(network) if size > 1 else network
+        trained = wrap(network) if size > 1 else network
         optimiser = torch.optim.SGD(network.parameters(), lr=LR)
         realigner = Realigner(network, **{**digits.settings(), "buffer": KEPT})
-        for task in digits.stream.tasks():
-            digits.task = task
+        for number in (1, 2, 3):  # before the third, classes drift
+            digits.task = digits.stream.task(number)
             realigner.begin_task()
             for x, y in digits.batches(epoch=1):
                 if len(y) % group.size:  # the means of parts would weigh samples differently
@@ -274,21 +280,25 @@ def realigner_like_one_process(group: Group) -> None:
     ours, network = train(digits, group.size)
     theirs, expected = alone(lambda: train(Digits(batch_size=16), 1))
     for mine, other in zip(network.parameters(), expected.parameters(), strict=True):
-        torch.testing.assert_close(mine, other, rtol=0, atol=1e-4)
+        whole = mine.full_tensor() if isinstance(mine, DTensor) else mine
+        torch.testing.assert_close(whole, other, rtol=0, atol=1e-4)
     assert [record.drifted for record in ours.records] == [
         record.drifted for record in theirs.records
     ]
     assert any(record.drifted for record in ours.records)
     assert ours.ledger.labels == theirs.ledger.labels
     assert bool(asked) == (group.rank == 0), "labels are asked for once"
-    state, whole = ours.state_dict(), alone(theirs.state_dict)
-    assert same(state["buffer"], whole["buffer"]), "bit for bit"
-    assert (state["known"], state["task"]) == (whole["known"], whole["task"])
+    state, other_state = ours.state_dict(), alone(theirs.state_dict)
+    assert same(state["buffer"], other_state["buffer"]), "bit for bit"
+    assert (state["known"], state["task"]) == (other_state["known"], other_state["task"])
     again = alone(lambda: Realigner(network, **{**digits.settings(), "buffer": KEPT}))
     alone(lambda: again.load_state_dict(state))  # in one process
     assert same(alone(again.state_dict), state)
     with pytest.raises(UserError, match="give its capacity, buffer=5; got a ReplayBuffer"):
         Realigner(network, current=lambda: None, buffer=ReplayBuffer(5))
+    if is_sharded(network):
+        with pytest.raises(UserError, match=r"use driftwise\.Realigner in a loop of your own"):
+            Learner(network, ER(), buffer=ShardedBuffer(5, group=group))
 
 
 def refuses_what_differs(group: Group) -> None:
@@ -333,7 +343,8 @@ def main() -> None:
         every_sample_is_equally_likely(group)
     refuses_what_differs(groups[0])
     loop_of_objects(groups[0], Path(sys.argv[1]))
-    realigner_like_one_process(groups[0])
+    realigner_like_one_process(groups[0], DistributedDataParallel)
+    realigner_like_one_process(groups[0], fully_shard)
     dist.barrier()
     dist.destroy_process_group()
     print(f"rank {os.environ['RANK']} compared {[group.size for group in groups]}", flush=True)

@@ -67,7 +67,7 @@ def test_a_run_of_two_processes_survives_the_death_of_one_and_goes_on_in_one(
         time.sleep(0.05)
     os.kill(second.pid, signal.SIGKILL)
     (tmp_path / "gate").unlink()
-    _, complaint = first.communicate(timeout=60)  # it does not wait for the dead
+    _, complaint = first.communicate(timeout=30)  # it does not wait for the dead
     second.communicate()
     assert first.returncode == 1
     assert "another process has ended" in complaint

@@ -17,14 +17,20 @@ class Compiled(nn.Module):
 
     One graph per usual number of samples, made when it first comes; nothing is compiled for any other.
     Graphs for any number of samples were tried: convolutions ask for new ones below 16 samples, and
-    single samples always do. Hooks on the network run as ever, outside of the graphs.
+    single samples always do. Hooks on the network run as ever, outside of the graphs. `cuda_graphs`:
+    what was compiled is recorded and played back, as all shapes are static; the next forward may
+    overwrite logits, so that they are copied.
     """
 
-    def __init__(self, network: nn.Module, usual: Collection[int]) -> None:
+    def __init__(
+        self, network: nn.Module, usual: Collection[int], *, cuda_graphs: bool = False
+    ) -> None:
         super().__init__()
         self._network = (network,)  # not a part of this module: its weights are listed there
         self._usual = frozenset(usual)
-        self._compiled = torch.compile(network.forward, dynamic=False)
+        self._records = cuda_graphs
+        mode = "reduce-overhead" if cuda_graphs else None
+        self._compiled = torch.compile(network.forward, dynamic=False, mode=mode)
 
     def forward(self, x: Tensor) -> Tensor:
         """(samples, channels, height, width) -> (samples, classes)."""
@@ -37,7 +43,7 @@ class Compiled(nn.Module):
             logits = network(x)
         finally:
             del network.forward
-        return logits
+        return logits.clone() if self._records else logits
 
 
 def refuse_without_compiler(device: torch.device) -> None:

@@ -199,6 +199,15 @@ class Verdict:
     """its standard error"""
     moved_rows: tuple[int, ...] = ()
     """of a drifted class, the ids of current samples that more likely than not drifted"""
+    moved: float | None = None
+    """distance of the class's mean from that of its reference in feature space, in spreads of the
+    reference; of drifted and other classes, see `stats.position`"""
+    moved_band: float | None = None
+    """what an unchanged class stays below in 95 % of cases"""
+    spread: float | None = None
+    """spread of the current samples in feature space, over that of the reference"""
+    spread_band: float | None = None
+    """an unchanged class lies from 1 / band to band in 95 % of cases"""
     spared: bool = False
     """drifted, but too harmless to spend labels on"""
     kind: Kind | None = None
@@ -256,7 +265,7 @@ class StepReport:
 
     loss: float
     logits: Tensor
-    """(samples, classes): of the stream samples before the update, on the CPU"""
+    """float32 (samples, classes): of the stream samples before the update, where it was computed"""
     labels: Tensor
     """int64 (samples,): theirs"""
 

@@ -112,14 +112,15 @@ def test_an_encoder_may_lie_in_the_working_folder(
     assert "encoder: own_squares.squares" in out
 
 
-def test_vectors_are_verified_but_are_no_images_to_show(
+def test_vectors_are_verified_and_shown(
     machine: Path, last: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     np.savez(machine / "x.npz", features=values(0), labels=GASES)
     assert command(["data", "verify", str(machine / "x.npz")]) == 0
     assert "argon" in capsys.readouterr().out
-    assert command(["data", "show", str(machine / "x.npz")]) == 2
-    assert "holds no images to show" in " ".join(capsys.readouterr().err.split())
+    sheet = machine / "x.png"
+    assert command(["data", "show", str(machine / "x.npz"), "--out", str(sheet)]) == 0
+    assert sheet.read_bytes().startswith(b"\x89PNG")
 
 
 REFUSED: dict[str, tuple[list[str], str]] = {

@@ -40,3 +40,22 @@ def test_several_inputs_come_back_bit_for_bit_and_another_shape_is_refused() -> 
         packing.pack(
             Batch.read({**inputs, "ids": torch.zeros(4, 6, dtype=torch.int64), "labels": Y})
         )
+
+
+def test_equal_samples_have_equal_ids_others_other_ones_and_none_have_none() -> None:
+    """Also where samples differ in a sign or in the last bit alone."""
+    x = torch.zeros(6, 5, 3)
+    x[1, 2, 1] = -0.0
+    x[2, 2, 1] = torch.finfo(torch.float32).smallest_normal
+    x[3, 2, 2] = torch.finfo(torch.float32).smallest_normal
+    x[4] = 1.0
+    ids = Packing().pack(Batch.read((x, torch.zeros(6, dtype=torch.int64)))).ids
+    assert len(set(ids.tolist())) == 5
+    assert ids[0] == ids[5]
+    assert int(ids.min()) >= 0
+    packing = Packing()
+    many = torch.randn(20_000, 7, generator=torch.Generator().manual_seed(0))
+    samples = packing.pack(Batch.read((many, torch.zeros(20_000, dtype=torch.int64))))
+    assert len(set(samples.ids.tolist())) == 20_000
+    assert len(packing.empty()) == len(packing.empty().images) == 0
+    assert packing.empty().images.shape == (0, 7)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,12 +41,21 @@ def test_a_logged_run_is_served_as_a_function(
     assert np.array_equal(served.predict(images), expected)
 
 
-def test_a_saved_run_is_loaded_without_a_server(run: Path, tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore")  # of MLflow's server
+def test_a_saved_run_is_loaded_without_a_server_and_served_by_mlflows_own(
+    run: Path, tmp_path: Path
+) -> None:
     flavour.save_model(run, tmp_path / "model")
     images = load_digits().images[:30]
     served = mlflow.pyfunc.load_model(str(tmp_path / "model"))
     assert np.array_equal(served.predict(images), dw.load(run).predict(images))
     assert served.metadata.flavors["driftwise"]["class_names"] == list(dw.load(run).class_names)
+    serving: Any = pytest.importorskip("mlflow.pyfunc.scoring_server")
+    testing: Any = pytest.importorskip("fastapi.testclient")
+    client = testing.TestClient(serving.init(served))  # what `mlflow models serve` runs
+    answer = client.post("/invocations", json={"inputs": images.tolist()})
+    assert answer.json()["predictions"] == dw.load(run).predict(images).tolist()
+    assert client.post("/invocations", json={"inputs": [[1, 2]]}).status_code == 400
     with pytest.raises(UserError, match="not empty"):
         flavour.save_model(run, tmp_path / "model")
     with pytest.raises(Exception, match="shape"):

@@ -57,6 +57,21 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
     assert str(raised.value) == f"{package} is not installed: pip install 'driftwise[{module}]'"
 
 
+@pytest.mark.parametrize(
+    ("module", "package", "call"),
+    [
+        ("mlflow", "mlflow", lambda module: module.load_model("model")),
+        ("hub", "huggingface_hub", lambda module: module.from_hub("me/digits")),
+    ],
+)
+def test_a_missing_store_is_named_with_the_command_that_installs_it(
+    module: str, package: str, call: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(UserError, match=rf"pip install 'driftwise\[{module}\]'"):
+        call(importlib.import_module(f"driftwise.integrations.{module}"))
+
+
 # Lightning
 
 

@@ -51,7 +51,7 @@ GROUPS = {
             "benchmark data max_per_class frozen_encoder scaling method adaptation backbone "
             "keep_features preset seed"
         ),
-        "memory": "buffer_size fresh_samples buffer_policy buffer_layout",
+        "memory": "buffer_size fresh_samples buffer_policy buffer_layout buffer_device",
         "the stream": (
             "num_tasks class_order tasks num_drifts transform severity domains first_domain scope "
             "max_classes_per_drift sequential permutation_unit drift_share drift_over_tasks "
@@ -62,7 +62,7 @@ GROUPS = {
         "training": (
             "epochs batch_size minibatch_size optimiser lr scheduler lr_milestones lr_drop "
             "lr_floor momentum weight_decay augmentation normalise channels precision "
-            "memory_format compile device threads"
+            "memory_format compile cuda_graphs device threads"
         ),
     }.items()
 }

@@ -157,7 +157,7 @@ def _serve_on_ray(arguments: argparse.Namespace, address: Address, alerts: Any) 
         from driftwise.serve.ray_serve import RayService, RaySettings
     except ImportError as error:
         raise UserError(
-            f"serving on Ray needs {error.name}: pip install 'driftwise[serve,ray]'"
+            f"serving on Ray needs {error.name}: pip install 'driftwise[serve,ray-serve]'"
         ) from error
     learning, settings = _learning(arguments)
     with RayService(

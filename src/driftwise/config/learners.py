@@ -30,7 +30,13 @@ from driftwise.learner import (
     cosine_rate,
     step_rate,
 )
-from driftwise.memory import AnyBuffer, ReplayBuffer, ReplicatedBuffer, ShardedBuffer
+from driftwise.memory import (
+    AnyBuffer,
+    PrefetchingBuffer,
+    ReplayBuffer,
+    ReplicatedBuffer,
+    ShardedBuffer,
+)
 from driftwise.methods import AnalyticMethod
 from driftwise.models.head import find_head
 from driftwise.models.inputs import Prepared, input_shape_of, to_input
@@ -93,10 +99,6 @@ def make_learner(
         )
         return cast("Learner", hybrid)  # it does all that is asked of a learner
     input_shape = input_shape_of(image_shape) if dtype == torch.uint8 else image_shape
-    policy = registry.find("buffer_policy", settled(config.buffer_policy)).factory()()
-    buffer_type: type[AnyBuffer] = ReplayBuffer
-    if Group().size > 1:
-        buffer_type = ReplicatedBuffer if config.buffer_layout == "replicated" else ShardedBuffer
     learner = Learner(
         network_maker(
             config,
@@ -107,17 +109,19 @@ def make_learner(
             limit=None if dtype == torch.uint8 else FARTHEST,
         ),
         method,
-        buffer=buffer_type(settled(config.buffer_size), policy=policy, seed=config.seed),
+        buffer=_buffer(config),
         optimiser=optimiser_maker(config),
         settings=TrainSettings(
             minibatch_size=settled(config.minibatch_size),
             device=pick_device(config.device),
             memory_format=_MEMORY_FORMATS[config.memory_format],
             bf16=config.precision == "bf16",
+            fp16=config.precision == "fp16",
             augmentation=config.augmentation,
             rate=_rate(config),
             annotate_in_training=config.realigned_logits == "training",
             compiled_samples=_full_steps(config) if config.compile else (),
+            cuda_graphs=config.cuda_graphs,
             max_gradient=max_gradient,
         ),
         seed=config.seed,
@@ -128,6 +132,30 @@ def make_learner(
     blank = torch.zeros(2, *image_shape, dtype=dtype)
     check_head(learner.network, to_input(blank, pick_device(config.device)), num_classes)
     return learner
+
+
+def _buffer(config: RunConfig) -> AnyBuffer:
+    """The replay buffer of one process or of several, on the host or on the device."""
+    device, processes = pick_device(config.device), Group().size
+    if config.cuda_graphs and not (config.compile and device.type == "cuda"):
+        raise UserError(
+            f"cuda_graphs records what is compiled for CUDA: expected compile and a CUDA device; got "
+            f"compile={config.compile} and {device.type}"
+        )
+    policy = registry.find("buffer_policy", settled(config.buffer_policy)).factory()()
+    made: dict[str, Any] = {"policy": policy, "seed": config.seed}
+    capacity = settled(config.buffer_size)
+    if config.buffer_device == "device" and processes > 1:
+        raise UserError(
+            f"a buffer in the device's memory works in one process; this is one of {processes}: use "
+            "buffer_device host"
+        )
+    if config.buffer_device == "device" and device.type != "cpu":
+        return ReplayBuffer(capacity, device=device, **made)
+    kinds = {"replicated": ReplicatedBuffer, "sharded": ShardedBuffer}
+    kind: Any = ReplayBuffer if processes == 1 else kinds[config.buffer_layout]
+    buffer: AnyBuffer = kind(capacity, **made)
+    return PrefetchingBuffer(buffer, device) if device.type in ("cuda", "xpu") else buffer
 
 
 def _analytic(

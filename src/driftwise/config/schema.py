@@ -92,6 +92,9 @@ class Settings:
     """which samples the buffer keeps; by default, reservoir"""
     buffer_layout: Literal["sharded", "replicated"] = "sharded"
     """of several processes: each keeps the samples that it saw, or each keeps all; numbers are equal"""
+    buffer_device: Literal["host", "device"] = "host"
+    """where samples are kept: in the host's memory, from which draws are sent to a GPU ahead of time, or
+    in that of the device; numbers are equal"""
     num_tasks: int | None = None
     """how many tasks the classes are split into, as evenly as possible"""
     class_order: tuple[int, ...] | None = None
@@ -174,15 +177,18 @@ class Settings:
     """normalise by mean and deviation per channel, measured on the first task's training images"""
     channels: int | None = None
     """input channels of the network: 3 repeats grey images; None: those of the data"""
-    precision: Literal["fp32", "bf16"] = "fp32"
-    """of forwards; bf16 pays only where the processor has instructions for it"""
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    """of forwards; bf16 pays only where the processor has instructions for it; fp16 scales losses, for
+    GPUs without bf16"""
     memory_format: Literal["contiguous", "channels-last"] = "contiguous"
     """how images lie in memory: channels-last suits wide convolutions; late digits differ"""
     compile: bool = False
     """training forwards through torch.compile; the first steps take minutes, and whether later ones
     gain must be measured; late digits differ"""
+    cuda_graphs: bool = False
+    """with compile, on CUDA: compiled forwards are recorded and played back, which saves launches"""
     device: str = "auto"
-    """cpu, cuda, mps, or auto: the fastest there is"""
+    """cpu, cuda, xpu, mps, or auto: the fastest there is"""
     threads: int | None = None
     """threads torch may use; sums come out in another order, so late digits depend on it"""
     keep_features: bool = False

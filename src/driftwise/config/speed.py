@@ -23,10 +23,11 @@ BF16 = r"\b(avx512_bf16|amx_bf16|bf16)\b"
 def fast(config: RunConfig, *, given: Collection[str] = ()) -> RunConfig:
     """The config with the fastest settings of this machine; late digits differ.
 
-    Channels-last, bfloat16 where the processor has instructions for it, and as many threads as are
-    fastest by measurement: all of them settings that then stand in the config by value, so that the
-    run is the same elsewhere. Those that were `given` keep their value. Nothing is compiled: at the
-    widths of small scales, compilation takes longer than it saves (`benchmarks/bench_speed.py`).
+    Channels-last, bfloat16 where there are instructions for it (float16 on older GPUs), and as many
+    threads as are fastest by measurement: all of them settings that then stand in the config by
+    value, so that the run is the same elsewhere. Those that were `given` keep their value. Nothing
+    is compiled: at the widths of small scales, compilation takes longer than it saves
+    (`benchmarks/bench_speed.py`).
 
     >>> fast(RunConfig(benchmark="cifar10-cd", threads=1), given=["precision"]).memory_format
     'channels-last'
@@ -37,6 +38,8 @@ def fast(config: RunConfig, *, given: Collection[str] = ()) -> RunConfig:
         settings["memory_format"] = "channels-last"
         if has_bf16():
             settings["precision"] = "bf16"
+        elif _has_gpu():
+            settings["precision"] = "fp16"
         if config.threads is None:
             settings["threads"] = _fastest_threads()
     left = {name: value for name, value in settings.items() if name not in given}
@@ -54,6 +57,12 @@ def has_bf16() -> bool:
         return re.search(BF16, Path("/proc/cpuinfo").read_text(encoding="utf-8")) is not None
     except OSError:
         return False
+
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def num_processors() -> int:

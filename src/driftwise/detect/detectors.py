@@ -28,6 +28,7 @@ from driftwise.errors import UserError
 from driftwise.stats.class_mix import in_that_mix, shares_in_stream
 from driftwise.stats.fraction import estimate_shares
 from driftwise.stats.harm import estimate_harm_by_class
+from driftwise.stats.position import position
 from driftwise.types import Encoding, Samples, Verdict
 
 WHOLE = -1
@@ -156,7 +157,7 @@ class TwoSampleDetector:
         verdicts = self._tests.verdicts(
             task, {group: (kept[group].encoding, now[group].encoding) for group in groups}
         )
-        verdicts = _with_shares(verdicts, kept, now)
+        verdicts = _with_positions(_with_shares(verdicts, kept, now), kept, now)
         if self._labels == "unknown":  # a verdict on the whole stream holds for every class
             verdicts = [replace(verdicts[0], label=label) for label in classes]
         verdicts = self._with_harm(verdicts, all_kept, all_now, shares)
@@ -334,6 +335,18 @@ def group_of_samples(
             f"{', '.join(map(str, classes))}, so that they cannot be predicted; give labels"
         )
     return columns[logits[:, columns].argmax(dim=1)]
+
+
+def _with_positions(
+    verdicts: list[Verdict], kept: Mapping[int, _Side], now: Mapping[int, _Side]
+) -> list[Verdict]:
+    """Where every group lies in feature space, beside its reference."""
+    placed = []
+    for verdict in verdicts:
+        sides = [side[verdict.label].encoding.features for side in (kept, now)]
+        found = position(*sides)
+        placed.append(verdict if found is None else replace(verdict, **vars(found)))
+    return placed
 
 
 def _with_shares(

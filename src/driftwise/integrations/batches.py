@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -127,7 +128,7 @@ class Packing:
         """Samples with a digest of each one's content as its id; inputs stay on their device."""
         self.check(batch)
         inputs = [value.detach().contiguous() for value in batch.inputs.values()]
-        rows = [value.reshape(len(batch), -1).view(torch.uint8) for value in inputs]
+        rows = [_as_bytes(value) for value in inputs]
         flat = rows[0] if len(rows) == 1 else torch.cat(rows, dim=1)
         known = torch.stack([batch.labels.detach(), _digests(flat)]).cpu()  # one copy, not two
         return Samples(
@@ -141,10 +142,10 @@ class Packing:
         """No samples, of the shape of all others."""
         assert self._columns is not None, "nothing has been packed yet"
         inputs = {
-            name: torch.zeros(1, *shape, dtype=getattr(torch, dtype))
+            name: torch.empty(0, *shape, dtype=getattr(torch, dtype))
             for name, dtype, shape in self._columns
         }
-        return self.pack(Batch(inputs=inputs, labels=torch.zeros(1, dtype=torch.int64)))[:0]
+        return self.pack(Batch(inputs=inputs, labels=torch.empty(0, dtype=torch.int64)))
 
     def unpack(self, images: Tensor) -> Inputs:
         """The inputs that were packed."""
@@ -218,12 +219,22 @@ def _described(columns: Sequence[tuple[str, str, tuple[int, ...]]]) -> str:
     return ", ".join(f"{name or 'inputs'} {dtype} {shape}" for name, dtype, shape in columns)
 
 
+def _as_bytes(values: Tensor) -> Tensor:
+    """(samples, ...) -> uint8 (samples, bytes)."""
+    rows = values.reshape(len(values), math.prod(values.shape[1:]))
+    if not len(rows):  # torch views no empty tensor as another dtype
+        return torch.empty(0, rows.shape[1] * rows.itemsize, dtype=torch.uint8, device=rows.device)
+    return rows.view(torch.uint8)
+
+
 def _digests(rows: Tensor) -> Tensor:
     """uint8 (samples, bytes) -> int64 (samples,) from 0: equal for samples of equal content.
 
     The sum of a hash of every word and its place (splitmix64), on the device of the samples: they
     need not be copied to be recognised.
     """
+    if not len(rows):
+        return torch.empty(0, dtype=torch.int64, device=rows.device)
     words = nn.functional.pad(rows, (0, -rows.shape[1] % 8)).view(torch.int64)
     mixed = words + torch.arange(words.shape[1], device=rows.device) * -7046029254386353131
     for shift, factor in ((30, -4658895280553007687), (27, -7723592293110705685)):

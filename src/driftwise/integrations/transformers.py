@@ -46,7 +46,7 @@ class RealignmentCallback(TrainerCallback):
         if args.n_gpu > 1:
             raise UserError(
                 f"realignment needs a process for each device; got {args.n_gpu} devices in one: start "
-                f"training with torchrun --nproc-per-node {args.n_gpu}"
+                f"{args.n_gpu} processes with torchrun"
             )
         self.realigner.network = model
         if state.global_step:

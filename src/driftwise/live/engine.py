@@ -375,12 +375,16 @@ class LiveEngine:
             self.window.unchanged_until([*unchanged - self.waiting.keys()], outcome.next_id)
             outcome.verdicts += verdicts
             p_values = {str(each.label): each.p_value for each in verdicts}
+            moved = {str(each.label): [each.moved, each.moved_band] for each in verdicts}
+            spread = {str(each.label): [each.spread, each.spread_band] for each in verdicts}
             stream_kind = next((each.stream_kind for each in verdicts if each.stream_kind), None)
             outcome.emit(
                 "checked",
                 classes=list(due),
                 number=self.checks,
                 p_values=p_values,
+                moved=moved,
+                spread=spread,
                 stream_kind=stream_kind,
             )
             if drifted:

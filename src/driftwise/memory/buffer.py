@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from driftwise import allocation, rng
 from driftwise.errors import UserError
+from driftwise.memory.device_column import DeviceColumn
 from driftwise.memory.policies import Draws, Ints, Policy, Reservoir, Slots
 from driftwise.types import Extras, Samples
 
@@ -107,20 +108,29 @@ class ReplayBuffer:
     (4, 6, 3)
     """
 
-    def __init__(self, capacity: int, *, policy: Policy | None = None, seed: int = 0) -> None:
+    def __init__(
+        self,
+        capacity: int,
+        *,
+        policy: Policy | None = None,
+        seed: int = 0,
+        device: torch.device | str | None = None,
+    ) -> None:
         """An empty buffer.
 
         Args:
             capacity: samples at most.
             policy: which samples stay; None: `Reservoir`.
             seed: of what the policy draws and of `sample`, two independent streams.
+            device: where images and extras are kept and drawn; None: in the host's memory.
         """
         if capacity < 1:
             raise UserError(f"capacity must be at least 1 sample; got {capacity}")
         self._policy = policy or Reservoir()
         self._slots = Slots(capacity)
         self._seen = 0
-        self._columns: dict[str, Column] = {}
+        self._device = None if device is None else torch.device(device)
+        self._columns: dict[str, Column | DeviceColumn] = {}
         self._draws = {use: Draws(rng.fork(seed, "memory", use)) for use in ("offer", "sample")}
 
     @property
@@ -140,6 +150,11 @@ class ReplayBuffer:
     def seen(self) -> int:
         """Samples offered so far; `drop` and `put` do not count."""
         return self._seen
+
+    @property
+    def device(self) -> torch.device:
+        """Where images and extras are kept and drawn."""
+        return self._device or torch.device("cpu")
 
     def offer(self, samples: Samples, extras: Extras = _NO_EXTRAS) -> Ints:
         """Let the policy keep what it wants of a batch, with the extras of each sample.
@@ -203,6 +218,12 @@ class ReplayBuffer:
         }
         return Stored(samples=self._samples(slots), extras=extras)
 
+    def rewind_point(self) -> Callable[[], None]:
+        """Takes back draws that were made since."""
+        draws = self._draws["sample"]
+        state = draws.get_state()
+        return lambda: draws.set_state(state)
+
     def widen(self, width: int) -> None:
         """Extend extras of one number per class to `width` classes, with 0 in stored samples."""
         self._columns = {
@@ -216,8 +237,9 @@ class ReplayBuffer:
         return dict(zip(labels.tolist(), counts.tolist(), strict=True))
 
     def samples_of(self, label: int) -> Samples:
-        """The samples of one class, in slot order."""
-        return self._samples(self._slots.of_class(label))
+        """The samples of one class, in slot order; in the host's memory."""
+        found = self._samples(self._slots.of_class(label))
+        return found if self._device is None else replace(found, images=found.images.cpu())
 
     def ids_of(self, label: int) -> Tensor:
         """The ids of the samples of one class, in slot order."""
@@ -232,7 +254,7 @@ class ReplayBuffer:
             "capacity": self.capacity,
             "seen": self._seen,
             "slots": self._slots.state_dict(),
-            "columns": {name: column.read(slots) for name, column in self._columns.items()},
+            "columns": {name: column.read(slots).cpu() for name, column in self._columns.items()},
             "generators": {use: each.get_state() for use, each in self._draws.items()},
         }
 
@@ -243,9 +265,9 @@ class ReplayBuffer:
         for name, own in (("policy", self._policy.name), ("capacity", self.capacity)):
             if state[name] != own:
                 raise ValueError(f"expected a buffer state of {name} {own!r}; got {state[name]!r}")
-        columns = {name: Column(each, self.capacity) for name, each in state["columns"].items()}
+        columns = {name: self._column(name, each) for name, each in state["columns"].items()}
         held = len(state["slots"]["labels"])
-        values = {
+        values: dict[str, Any] = {
             name: column.convert(name, state["columns"][name], held)
             for name, column in columns.items()
         }
@@ -257,7 +279,12 @@ class ReplayBuffer:
         for use, draws in self._draws.items():
             draws.set_state(state["generators"][use])
 
-    def _convert(self, samples: Samples, extras: Extras) -> list[tuple[Column, _Array]]:
+    def _column(self, name: str, like: Tensor) -> Column | DeviceColumn:
+        if self._device is None or name in ("ids", "concepts"):
+            return Column(like, self.capacity)
+        return DeviceColumn(like, self.capacity, self._device)
+
+    def _convert(self, samples: Samples, extras: Extras) -> list[tuple[Any, Any]]:
         """The columns, made for the first samples, with the values to write into them.
 
         Samples that are refused leave no trace.
@@ -266,7 +293,7 @@ class ReplayBuffer:
         for name, values in extras.items():
             incoming[_EXTRA + name] = values
         columns = self._columns or {
-            name: Column(values, self.capacity) for name, values in incoming.items()
+            name: self._column(name, values) for name, values in incoming.items()
         }
         if incoming.keys() != columns.keys():
             raise ValueError(

@@ -21,6 +21,7 @@ from torch import Tensor
 from driftwise.distributed import Group
 from driftwise.memory.buffer import Column, ReplayBuffer, Stored
 from driftwise.memory.policies import Policy
+from driftwise.memory.prefetch import PrefetchingBuffer
 from driftwise.types import Extras, Samples
 
 _NO_EXTRAS: Extras = MappingProxyType({})
@@ -245,7 +246,7 @@ class _Values:
             self._columns[name] = grown
 
 
-AnyBuffer: TypeAlias = ReplayBuffer | ReplicatedBuffer | ShardedBuffer
+AnyBuffer: TypeAlias = ReplayBuffer | ReplicatedBuffer | ShardedBuffer | PrefetchingBuffer
 """Of one process or of several."""
 
 

@@ -20,6 +20,8 @@ class ERACE(Method):
         self._arrived: list[int] = []
         self._newest = -1
         self._place: Tensor | None = None
+        self._place_here: Tensor | None = None
+        """the same where the network computes"""
 
     def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
         """Masked cross-entropy on the stream plus a full one on a draw, as two sets of samples."""
@@ -29,10 +31,12 @@ class ERACE(Method):
         )
         place = self._places(logits)
         if self._newest < len(self._arrived) - 1 or not self._arrived:  # one is still to be seen
-            self._newest = max(self._newest, int(place[stream.step_labels].max()))
+            seen = int(place[stream.step_labels.cpu()].max())  # no device is asked, and waited for
+            self._newest = max(self._newest, seen)
         if self._tasks < 2:
             return Outcome(loss=cross_entropy(logits, stream.y), logits=logits)
-        competing = logits.masked_fill(self._absent(stream.step_labels, place), float("-inf"))
+        absent = self._absent(stream.step_labels.to(logits.device, non_blocking=True))
+        competing = logits.masked_fill(absent, float("-inf"))
         loss = cross_entropy(competing, stream.y)
         if replay is not None:
             loss = loss + cross_entropy(replayed[0], replay.y)
@@ -42,18 +46,20 @@ class ERACE(Method):
         """(classes,): the place of each class in the order of arrival; unknown ones come last."""
         num_classes = logits.shape[1]
         if self._place is None or len(self._place) != num_classes:  # the same until classes arrive
-            place = torch.full((num_classes,), num_classes)
-            place[self._arrived] = torch.arange(len(self._arrived))
-            self._place = place.to(logits.device)
+            self._place = torch.full((num_classes,), num_classes)
+            self._place[self._arrived] = torch.arange(len(self._arrived))
+            self._place_here = self._place.to(logits.device)
         return self._place
 
-    def _absent(self, y: Tensor, place: Tensor) -> Tensor:
+    def _absent(self, y: Tensor) -> Tensor:
         """(classes,): true where a class is neither in the batch nor still to come.
 
         Still to come are, as the published rule has it, the newest class seen and all after it;
         once the last of all has been seen, none. (Published streams bring classes in the order of
         their labels: there the newest is the highest label.)
         """
+        place = self._place_here
+        assert place is not None
         last = len(place) - 1
         absent = place < (self._newest if self._newest < last else len(place))
         return absent.index_fill_(0, y, False)

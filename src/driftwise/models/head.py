@@ -37,7 +37,8 @@ def find_head(network: nn.Module, x: Tensor) -> None:
     """Mark the head of a network, if it has one; `x` is an input that it takes, two samples or more.
 
     Layers are tried on a copy, the last one called first. The network's weights, statistics, modes
-    and hooks are left alone, and so is the global random state.
+    and hooks are left alone, and so is the global random state. A network that several processes share
+    (FSDP2) cannot be copied: it is tried itself, in evaluation mode, by all of them together.
     """
     for module in network.modules():
         vars(module).pop(_GROWS, None)
@@ -60,8 +61,13 @@ def find_head(network: nn.Module, x: Tensor) -> None:
         makes_outputs = _num_outputs(probe, x) == outputs + 1
         handle.remove()
         if makes_outputs:
-            grows = _owns_weights(probe, layer) and (
-                (type(layer) is nn.Linear and count == 1) or _can_widen(probe, layer, x, outputs)
+            grows = (
+                probe is not network
+                and _owns_weights(probe, layer)
+                and (
+                    (type(layer) is nn.Linear and count == 1)
+                    or _can_widen(probe, layer, x, outputs)
+                )
             )
             setattr(network.get_submodule(name), _GROWS, grows)
             return
@@ -77,6 +83,12 @@ def growing_head_of(network: nn.Module) -> nn.Linear | None:
     """The head, where it can be given more outputs."""
     head = head_of(network)
     return head if isinstance(head, nn.Linear) and getattr(head, _GROWS) else None
+
+
+def is_sharded(network: nn.Module) -> bool:
+    """Whether processes keep a part of the weights each (`torch.distributed.fsdp.fully_shard`)."""
+    kinds = {base.__name__ for module in network.modules() for base in type(module).__mro__}
+    return "FSDPModule" in kinds
 
 
 def num_outputs(network: nn.Module, x: Tensor) -> int:
@@ -271,6 +283,8 @@ def _source_of(network: nn.Module) -> _Source:
 
 def _probe_of(network: nn.Module) -> nn.Module | None:
     """A copy to try things on; None: it cannot be copied, which is reported where it is taken over."""
+    if is_sharded(network):
+        return network if not network.training else None
     try:
         probe = copy.deepcopy(network).cpu().eval()
     except Exception:  # anybody's code runs here
@@ -286,7 +300,7 @@ def _probe_of(network: nn.Module) -> nn.Module | None:
 def _num_outputs(probe: nn.Module, x: Tensor) -> int:
     try:
         with rng.as_global(rng.fork(0, "probe")):
-            output = probe(x.cpu())
+            output = probe(x if is_sharded(probe) else x.cpu())
     except (
         Exception
     ):  # anybody's code runs here; what is wrong is reported where the learner is made

@@ -45,6 +45,34 @@ def to_device(values: Tensor, device: torch.device | str) -> Tensor:
     return values.to(device)
 
 
+def to_host(values: Tensor) -> Tensor:
+    """Float32 values in the host's memory, without a graph; a GPU must have computed them first."""
+    if values.requires_grad:
+        values = values.detach()
+    if values.dtype == torch.float32 and values.is_cpu:
+        return values  # two calls that change nothing cost 10 us right after a step
+    return values.float().cpu()
+
+
+class Readback:
+    """A number on its way to the host: a GPU goes on with what it was given meanwhile."""
+
+    def __init__(self, value: Tensor) -> None:
+        """`value`: of one number."""
+        self._value = value
+        self._done: torch.Event | None = None
+        if value.device.type in ("cuda", "xpu"):
+            here = torch.empty_like(value, device="cpu", pin_memory=True)
+            self._value = here.copy_(value.detach(), non_blocking=True)
+            self._done = torch.accelerator.current_stream().record_event()
+
+    def wait(self) -> float:
+        """The number; waits until the device has got as far as computing it, and no further."""
+        if self._done is not None:
+            self._done.synchronize()
+        return float(self._value.item())
+
+
 def input_shape_of(image_shape: tuple[int, ...]) -> tuple[int, ...]:
     """(height, width, channels) at rest -> (channels, height, width) in a network."""
     return (image_shape[-1], *image_shape[:-1])

@@ -30,7 +30,7 @@ LARGEST_PERCENTAGE = 100 + 1e-6
 _PERCENTAGES = ("faa_drifted", "faa_stable", "forgetting_since_event", "backward_transfer")
 _VERDICT_NUMBERS = (
     *("score", "p_value", "threshold", "harm", "harm_error", "harm_unlabelled"),
-    *("share", "share_error"),
+    *("share", "share_error", "moved", "moved_band", "spread", "spread_band"),
 )
 
 

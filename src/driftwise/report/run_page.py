@@ -20,6 +20,7 @@ from driftwise.report.saved_run import COSTS, Run, Verdict, few
 from driftwise.report.style import DRIFT
 from driftwise.report.sweeps import Place
 from driftwise.report.table import MISSING, Head, Item, Table
+from driftwise.report.time_line import time_lines
 from driftwise.report.vectors import axes_words, drawing, drift_in, feature_table
 from driftwise.report.words import glossary, plural
 
@@ -74,6 +75,7 @@ def build_run_page(run: Run, run_id: str, standings: Sequence[Standing]) -> str:
         heat=_heat(run) if len(tasks) < run.num_tasks else "",
         checks=_checks(run),
         verdicts=verdict_table(run, MOST_VERDICTS),
+        time_lines=time_lines(run),
         verdicts_in_words=f"{plural(num_noted, 'verdict')} that claim drift, miss it or could not"
         " be given",
         features=None if drift is None else feature_table(drift.features),

@@ -64,6 +64,12 @@ class Verdict(NamedTuple):
     share: float | None = None
     """fraction of the current samples that has drifted"""
     share_error: float | None = None
+    moved: float | None = None
+    """distance of the class's mean from the reference in feature space, in spreads"""
+    moved_band: float | None = None
+    spread: float | None = None
+    """spread of the current samples, over that of the reference"""
+    spread_band: float | None = None
     num_drifted: int = 0
     """current samples that more likely than not have drifted"""
     spared: bool = False

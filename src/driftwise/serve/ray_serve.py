@@ -396,7 +396,7 @@ class RayService:
             from ray import serve
         except ImportError as error:
             raise UserError(
-                f"serving on Ray needs {error.name}: pip install 'ray[serve]'"
+                f"serving on Ray needs {error.name}: pip install 'driftwise[ray-serve]'"
             ) from error
         self._serve: Any = serve
         actor = self._ray.remote(LearnerActor).options(
