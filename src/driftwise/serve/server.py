@@ -222,7 +222,7 @@ def _all_bound(address: Address, workers: int) -> list[socket.socket]:
     if not hasattr(socket, "SO_REUSEPORT"):
         raise UserError(
             "several workers share one port, which this system does not allow (no SO_REUSEPORT); "
-            "serve with --workers 0"
+            "serve with workers=0"
         )
     # Two services would share a port without a word: the first socket is tried alone.
     _bound(address).close()
