@@ -69,7 +69,7 @@ def test_nothing_that_unpickles_is_imported() -> None:
     ]
     assert {"torch", "numpy"} <= {name for _, name in imported}, "or nothing was checked"
     # Snapshots for prediction workers: written and read by one service, in a folder of its own.
-    between_own_processes = {("live/portable.py", "pickle"), ("serve/shared_snapshot.py", "pickle")}
+    between_own_processes = {("live/portable.py", "pickle")}
     assert {each for each in imported if each[1] in risky} == between_own_processes
 
 

@@ -23,7 +23,7 @@ from driftwise.cli import sweep as sweep_command
 from driftwise.cli.main import command
 from driftwise.config import speed
 from driftwise.runs.store import LOCK, is_busy
-from driftwise.sweeps import executors, ray_executor
+from driftwise.sweeps import ray_executor
 from driftwise.sweeps.plan import FAILURES, RUNS, Plan
 
 SEEDS = (0, 1)
@@ -334,7 +334,7 @@ def test_when_time_is_up_the_rest_is_left_for_the_same_command(
 
 
 def test_engines_get_their_workers_and_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executors, "cores", lambda: 8)
+    monkeypatch.setattr("driftwise.config.speed.num_processors", lambda: 8)
     asked = argparse.Namespace(engine="pool", workers=None)
     for threads, workers in ((1, 8), (3, 2), (64, 1)):
         runs = tiny_plan(axes={"seed": [0], "threads": sorted({1, threads})}).runs
