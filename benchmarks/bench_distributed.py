@@ -11,13 +11,14 @@ uses no processor time) and by processor time (for a machine that does other thi
 `buffer` is the fraction of our step that is spent in `offer` and `sample`, messages included: of its wall
 time, in which a process also waits there for one that is behind, and of its processor time.
 `scaling` is samples a second over 1, 2 and 4 processes of one thread each; beyond the number of cores
-it can only fall. `--save` writes results/distributed.json, and `--figure` draws what is saved there.
+it can only fall. `--save` puts the cases into results/distributed.json; `--figure` draws what is there.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import operator
 import os
 import socket
 import statistics
@@ -30,7 +31,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from ratios import around_the_median, processor
+from ratios import around_the_median, machine_seconds, processor, processor_seconds
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
@@ -51,7 +52,7 @@ CASES: dict[str, tuple[type[nn.Module], dict[str, Any], int, int]] = {
     "resnet": (ResNet18, {"width": 20}, 32, 3),
 }
 """network, its options, samples of a process in a step, steps in a turn"""
-CAPACITY, SLOWER, SHARE = 500, 0.05, 0.03
+CAPACITY = 500
 
 
 class Clock:
@@ -178,10 +179,15 @@ def measure(case: str, processes: int, layout: str, turns: int) -> dict[str, Any
         )
         for rank in range(processes)
     ]
+    begin, before, own = time.perf_counter(), machine_seconds(), processor_seconds()
     answers = [process.communicate()[0] for process in started]
+    after, seconds = machine_seconds(), time.perf_counter() - begin
     if any(process.returncode for process in started):
         sys.exit(f"{case} failed in {processes} processes")
-    found: dict[str, Any] = {"case": case, "processes": processes, "layout": layout}
+    found: dict[str, Any] = {"case": case, "processes": processes, "layout": layout, "turns": turns}
+    if before is not None and after is not None:
+        others = after - before - (processor_seconds() - own)
+        found["others"] = round(max(0.0, others) / seconds / (os.cpu_count() or 1), 3)
     found |= json.loads(answers[0])
     return found
 
@@ -252,8 +258,12 @@ def main() -> None:
             flush=True,
         )
     if options.save:
-        about = {"processor": processor(), "torch": torch.__version__, "turns": options.turns}
-        SAVED.write_text(json.dumps({"about": about, "findings": findings}, indent=1) + "\n")
+        kept = json.loads(SAVED.read_text())["findings"] if SAVED.exists() else []
+        key = operator.itemgetter("case", "processes", "layout")
+        everything = {key(each): each for each in (*kept, *findings)}
+        about = {"processor": processor(), "torch": torch.__version__}
+        saved = {"about": about, "findings": list(everything.values())}
+        SAVED.write_text(json.dumps(saved, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@
     python benchmarks/bench_serve.py                # an MLP and a ResNet-18, with and without learning
     python benchmarks/bench_serve.py --workers      # two prediction workers beside one, nothing learned
 
+`--save` puts what was measured into results/serve.json, and `--page` writes it into the how-to guide.
+
 Both servers hold the same network in one process, on one thread of torch, and learn from the same
 batches in a thread of their own. The bare one reads JSON into a tensor and answers the class and the
 probabilities: no checks of shape or size, no roles, no counters. They are loaded in turns, and the
@@ -26,12 +28,17 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+ROOT = Path(__file__).resolve().parents[1]
+SAVED, PAGE = ROOT / "results" / "serve.json", ROOT / "docs" / "how-to" / "serve.md"
+BEGIN, END = "<!-- bench_serve: begin -->", "<!-- bench_serve: end -->"
+NAMES = {"mlp": "MLP", "resnet18": "ResNet-18"}
 CASES = {"mlp": (8, 8, 1), "resnet18": (32, 32, 3)}
 BATCH, CLASSES = 20, 10
 
@@ -194,7 +201,9 @@ end
 """
 
 
-def compare(network: str, learns: bool, *, pairs: int, seconds: float, connections: int) -> None:
+def compare(
+    network: str, learns: bool, *, pairs: int, seconds: float, connections: int, saves: bool
+) -> None:
     flags = [network, *(["--learns"] if learns else [])]
     servers = {
         kind: subprocess.Popen(
@@ -242,9 +251,84 @@ def compare(network: str, learns: bool, *, pairs: int, seconds: float, connectio
     throughput = statistics.median(mine.per_second / theirs.per_second for mine, theirs in both)
     p99 = statistics.median(mine.p99 / theirs.p99 for mine, theirs in both)
     print(f"{name}: throughput {throughput:.2f} of the bare handler's, p99 {p99:.2f}", flush=True)
+    if saves:
+        save(name, found)
 
 
-def compare_workers(network: str, *, pairs: int, seconds: float, connections: int) -> None:
+def save(name: str, found: Mapping[Any, Sequence[Load]]) -> None:
+    """Put the loads of each server into the file of results."""
+    saved = json.loads(SAVED.read_text()) if SAVED.exists() else {}
+    saved[name] = {
+        str(kind): [
+            {field: round(value, 4) for field, value in asdict(each).items()} for each in loads
+        ]
+        for kind, loads in found.items()
+    }
+    SAVED.write_text(json.dumps(saved, indent=1) + "\n")
+
+
+def on_page(saved: Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]]) -> str:
+    """The part of the guide that shows what was measured."""
+
+    def middle(loads: Sequence[Mapping[str, float]], field: str) -> float:
+        return statistics.median(each[field] for each in loads)
+
+    def ratios(mine: Any, other: Any, field: str) -> list[float]:
+        return sorted(a[field] / b[field] for a, b in zip(mine, other, strict=True))
+
+    lines = [
+        "| medians of pairs in turns: service, bare | predictions a second | p99, ms "
+        "| learning, of a core | ratios of throughput and p99 (medians of pairs) |",
+        "|---|---|---|---|---|",
+    ]
+    goals, pairs_of_workers, generator = [], [], 0.0
+    for key, found in saved.items():
+        network, _, rest = key.partition(", ")
+        if network not in NAMES:
+            continue  # another benchmark's
+        generator = max([generator, *(middle(each, "generator") for each in found.values())])
+        if "bare" in found:
+            mine, bare = found["driftwise"], found["bare"]
+            throughput, p99 = (
+                statistics.median(ratios(mine, bare, each)) for each in ("per_second", "p99")
+            )
+            learning = ", ".join(f"{middle(each, 'learning'):.2f}" for each in (mine, bare))
+            lines.append(
+                f"| {NAMES[network]}, {rest or 'nothing learned'} ({len(mine)} pairs) "
+                f"| {middle(mine, 'per_second'):.0f}, {middle(bare, 'per_second'):.0f} "
+                f"| {middle(mine, 'p99'):.1f}, {middle(bare, 'p99'):.1f} "
+                f"| {learning if rest else ''} | {throughput:.2f}, {p99:.2f} |"
+            )
+            if rest:
+                verdict = "reached" if throughput >= 0.9 and p99 <= 1.5 else "missed"
+                goals.append(f"{verdict} with the {NAMES[network]}")
+        else:
+            times = ratios(found["2"], found["1"], "per_second")
+            verdict = "reached" if statistics.median(times) >= 1.6 else "missed"
+            pairs_of_workers.append(
+                f"{statistics.median(times):.2f} times as many with the {NAMES[network]} "
+                f"({times[0]:.2f} to {times[-1]:.2f}, {len(times)} pairs; goal of 1.6: {verdict})"
+            )
+    text = [
+        "",
+        "The goal beside learning (at least 0.9 of the throughput, at most 1.5 times the p99) is "
+        f"{' and '.join(goals)}.",
+        "Two prediction workers answered, beside one, with eight connections and nothing learned:",
+        f"{', and '.join(pairs_of_workers)}.",
+        f"The load generator used {generator:.2f} of a core at most.",
+    ]
+    return "\n".join([*lines, *text])
+
+
+def write_page() -> None:
+    before, rest = PAGE.read_text().split(BEGIN)
+    shown = on_page(json.loads(SAVED.read_text()))
+    PAGE.write_text(f"{before}{BEGIN}\n\n{shown}\n\n{END}{rest.partition(END)[2]}")
+
+
+def compare_workers(
+    network: str, *, pairs: int, seconds: float, connections: int, saves: bool
+) -> None:
     """Two prediction workers beside one, in turns, nothing learned."""
     found: dict[int, list[Load]] = {1: [], 2: []}
     folder = tempfile.TemporaryDirectory()
@@ -289,6 +373,8 @@ def compare_workers(network: str, *, pairs: int, seconds: float, connections: in
         f"({ratios[0]:.2f} to {ratios[-1]:.2f})",
         flush=True,
     )
+    if saves:
+        save(f"{network}, prediction workers", found)
 
 
 def serve_workers(network: str, count: int) -> None:
@@ -330,10 +416,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--connections", type=int, default=4)
     parser.add_argument("--workers", action="store_true", help="two workers beside one")
+    parser.add_argument("--save", action="store_true", help="put it into results/serve.json")
+    parser.add_argument("--page", action="store_true", help="write what is saved into the guide")
+    parser.add_argument("--learning", action="store_true", help="only while the learner learns")
     parser.add_argument("--serve", choices=["driftwise", "bare", "workers"])
     parser.add_argument("--learns", action="store_true")
     parser.add_argument("--count", type=int)
     arguments = parser.parse_args()
+    if arguments.page:
+        write_page()
+        return
     if arguments.serve == "workers":
         serve_workers(arguments.networks[0], arguments.count)
         return
@@ -341,11 +433,12 @@ def main() -> None:
         serve(arguments.serve, arguments.networks[0], arguments.learns)
         return
     measured = {name: getattr(arguments, name) for name in ("pairs", "seconds", "connections")}
+    measured["saves"] = arguments.save
     for network in arguments.networks:
         if arguments.workers:
             compare_workers(network, **measured)
             continue
-        for learns in (False, True):
+        for learns in (True,) if arguments.learning else (False, True):
             compare(network, learns, **measured)
 
 

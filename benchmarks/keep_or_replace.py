@@ -45,10 +45,11 @@ WAYS = {"nothing": "nothing", "amr": "realigned", "added": "added", "weighed": "
 
 def measure(stream: str, fresh: int, way: str, seed: int) -> tuple[int, float]:
     """Labels for adaptation, and accuracy in percent."""
-    loop: dw.DriftLoop = natural.loop_of(WAYS[way], fresh, seed)
+    made = natural.stream_of(stream, seed)
+    loop: dw.DriftLoop = natural.loop_of(made, WAYS[way], fresh, seed)
     if way == "weighed":
         loop.adaptation = Realign(weigh=True)
-    loop.bind(natural.stream_of(stream, seed))
+    loop.bind(made)
     records = list(loop.run(loop.stream))
     points = [each for each in records[-1].scores.accuracy if each is not None]
     if stream not in CLASS_INCREMENTAL:

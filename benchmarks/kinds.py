@@ -1,13 +1,13 @@
 r"""What kind of change is it? Windows of CIFAR-100 in which one thing has changed, and the verdicts.
 
-    DRIFTWISE_DATA=... python benchmarks/kinds.py --half reported --labels given --windows 50 \
+    DRIFTWISE_DATA=... python benchmarks/kinds.py --source reported --labels given --windows 50 \
         --out results/kinds
 
-Thresholds were chosen on the half `development`; numbers to report come from the half `reported`,
-which shares no class with it. 100 samples of each of six classes on either side, features of a frozen
-EfficientNet-Lite0 (`kinds_data.py`). With `--auroc`, how well scores find single samples of new
-classes, ours beside max softmax, energy, Mahalanobis and kNN, those of pytorch-ood where it is
-installed. Results are one JSON file per half and kind of labels.
+Thresholds were chosen on the half `development` of CIFAR-100; numbers to report come from the half
+`reported`, which shares no class with it, and from `pacs` and `gas-sensor`. 100 samples of each class on
+either side; images as features of a frozen EfficientNet-Lite0 (`kinds_data.py`). With `--auroc`, how
+well scores find single samples of new classes, ours beside max softmax, energy, Mahalanobis and kNN,
+those of pytorch-ood where it is installed. Results are one JSON file per source and kind of labels.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from kinds_data import HALVES, cifar_half
+from kinds_data import SOURCES, source_named
 from kinds_scores import auroc_of_scores, predictions
 from torch import Tensor
 
@@ -38,12 +38,13 @@ QUIET_TIMES = 3
 """quiet windows and windows of another mix, for one of each other change: rates to be small"""
 
 
-def judged(window: Window, labels: str) -> Findings:
+def judged(window: Window, labels: str, unit_length: bool) -> Findings:
     """The verdict on a window."""
     reference = tensors(window.reference)
     options: dict[str, Any] = {
         "archived": {c: list(map(torch.from_numpy, each)) for c, each in window.archived.items()},
         "mix": dict.fromkeys(reference, 1.0),  # by design
+        "unit_length": unit_length,
     }
     known: Tensor | None = torch.from_numpy(window.labels)
     if labels == "given":
@@ -72,7 +73,7 @@ def interval(right: int, total: int) -> tuple[float, float]:
 def main() -> None:
     """Judge windows and write what was found."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--half", choices=HALVES, default="development")
+    parser.add_argument("--source", choices=SOURCES, default="development")
     parser.add_argument("--labels", choices=LABELS, default="given")
     parser.add_argument("--windows", type=int, default=10, help="of each change")
     parser.add_argument("--size", type=int, default=100, help="samples of a class on either side")
@@ -85,15 +86,15 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, help="folder for features")
     parser.add_argument("--out", type=Path, help="folder for the results")
     arguments = parser.parse_args()
-    half = cifar_half(arguments.half, arguments.cache)
+    source = source_named(arguments.source, arguments.cache)
     fraction = arguments.fraction
-    windows = half.windows(
+    windows = source.windows(
         size=arguments.size,
         seed=arguments.seed,
         new_fraction=(0.4, 0.6) if fraction is None else (fraction, fraction),
     )
     outcome: dict[str, Any] = {
-        "half": arguments.half,
+        "source": arguments.source,
         "labels": arguments.labels,
         "size": arguments.size,
         "seed": arguments.seed,
@@ -101,32 +102,32 @@ def main() -> None:
     if arguments.auroc:
         outcome["auroc"] = auroc_of_scores(windows, arguments.windows, arguments.processes)
     else:
-        outcome |= confusion(windows, arguments)
+        outcome |= confusion(windows, source.unit_length, arguments)
     print(json.dumps(outcome, indent=1))
     if arguments.out is not None:
         arguments.out.mkdir(parents=True, exist_ok=True)
         name = "auroc" if arguments.auroc else arguments.labels
         if arguments.fraction is not None:
             name += f"-{arguments.fraction:g}"
-        path = arguments.out / f"{arguments.half}-{name}.json"
+        path = arguments.out / f"{arguments.source}-{name}.json"
         path.write_text(json.dumps(outcome, indent=1) + "\n")
 
 
 def one_window(
-    windows: Windows, labels: str, job: tuple[str, int]
+    windows: Windows, unit_length: bool, labels: str, job: tuple[str, int]
 ) -> tuple[str, list[tuple[str, str]], float]:
     """The kind found in a window, the true and found kinds of its classes, processor seconds."""
     torch.set_num_threads(1)
     window = windows.make(*job)
     begun = time.process_time()
-    findings = judged(window, labels)
+    findings = judged(window, labels, unit_length)
     took = time.process_time() - begun
     by_class = findings.by_class
     kinds = [(window.kinds.get(c, "none"), str(by_class[c].kind)) for c in window.reference]
     return findings.kind, kinds, took
 
 
-def confusion(windows: Windows, arguments: argparse.Namespace) -> dict[str, Any]:
+def confusion(windows: Windows, unit_length: bool, arguments: argparse.Namespace) -> dict[str, Any]:
     """What was found, by what had changed: in windows, and in the classes of all windows."""
     found: dict[str, Counter[str]] = defaultdict(Counter)
     by_class: dict[str, Counter[str]] = defaultdict(Counter)
@@ -141,7 +142,7 @@ def confusion(windows: Windows, arguments: argparse.Namespace) -> dict[str, Any]
     # In turns, so that a run that is stopped has some windows of every change.
     jobs = [(change, number) for _, change, number in sorted(jobs)]
     stop = time.monotonic() + 60 * arguments.minutes
-    work = partial(one_window, windows, arguments.labels)
+    work = partial(one_window, windows, unit_length, arguments.labels)
     with get_context("fork").Pool(arguments.processes) as pool:
         for (change, _), (kind, kinds, took) in zip(jobs, pool.imap(work, jobs), strict=False):
             found[change][kind] += 1

@@ -1,9 +1,14 @@
-"""Pools of features for `kinds.py`: CIFAR-100 by superclass, and PACS by domain.
+"""Pools of features for `kinds.py`: CIFAR-100 by superclass, PACS by domain, gas sensors by month.
 
 CIFAR-100's superclasses are cut into two halves that share no class: one to choose thresholds on,
 one to report. In each half six superclasses are known, by two of their subclasses; two other
 subclasses of each are new modes or new near classes; subclasses of the four other superclasses are
 new far classes. Features come from a frozen EfficientNet-Lite0.
+
+PACS: sketches of four animals are known; photos, paintings and cartoons are their other concepts; new
+classes (all far) are sketches of two other kinds, and other kinds in another domain. Gas sensors, vectors:
+three gases as the sensors read them in one period are known, two earlier periods are other concepts, and
+two other gases new classes. No threshold was chosen on either.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from driftwise.datasets.library import load
 from driftwise.encoders.embedding_cache import EmbeddingCache
 from driftwise.encoders.pretrained import EfficientNetEncoder
 from driftwise.paths import VARIABLE, environment
@@ -22,6 +28,7 @@ from driftwise.streams.faults import break_sensor
 from driftwise.streams.transforms import apply
 
 HALVES = ("development", "reported")
+SOURCES = (*HALVES, "pacs", "gas-sensor")
 CONCEPTS = {
     "noise": ("gaussian-noise", 2),
     "blur": ("defocus-blur", 5),
@@ -35,12 +42,17 @@ CLEAN, SIBLING, STRANGER, CONCEPT, SHIFTED = 230, 120, 100, 115, 50
 
 @dataclass(frozen=True, kw_only=True)
 class Half:
-    """One half of the superclasses, in features."""
+    """One half of the superclasses, or another source of windows, in features."""
 
     pools: dict[str, dict[int, np.ndarray]]
     classes: list[list[int]]
     siblings: dict[int, list[int]]
     strangers: list[int]
+    concepts: tuple[str, ...] = tuple(CONCEPTS)
+    archived: int | None = None
+    """samples of an earlier concept; None: as many as of the others"""
+    unit_length: bool = True
+    """whether features are brought to length 1, as those of image encoders"""
 
     def windows(
         self, *, size: int, seed: int, new_fraction: tuple[float, float] = (0.4, 0.6)
@@ -51,8 +63,9 @@ class Half:
             self.classes,
             siblings=self.siblings,
             strangers=self.strangers,
-            concepts=tuple(CONCEPTS),
+            concepts=self.concepts,
             size=size,
+            archived=self.archived,
             new_fraction=new_fraction,
             seed=seed,
         )
@@ -90,3 +103,95 @@ def cifar_half(half: str, cache: Path | None) -> Half:
     black = break_sensor(images[:1], "black", seed=0)
     pools["black"][0] = encoder.features(black).numpy()
     return Half(pools=pools, classes=classes, siblings=siblings, strangers=strangers)
+
+
+def source_named(name: str, cache: Path | None) -> Half:
+    """Where windows come from."""
+    if name == "pacs":
+        return pacs(cache)
+    return gas_sensors() if name == "gas-sensor" else cifar_half(name, cache)
+
+
+def pacs(cache: Path | None) -> Half:
+    """Sketches of four animals; of other kinds, and in other domains, what is new."""
+    data = load("pacs")
+    assert data.domains is not None
+    encoder = EmbeddingCache(EfficientNetEncoder(), None if cache is None else cache / "pacs")
+    draw = np.random.default_rng(0)
+
+    def images(domain: str, name: str, most: int | None = None) -> torch.Tensor:
+        assert data.domains is not None
+        is_it = data.labels == data.class_names.index(name)
+        is_it &= data.domains == data.domain_names.index(domain)
+        rows = draw.permutation(np.flatnonzero(is_it))[:most]
+        return torch.from_numpy(np.ascontiguousarray(data.images[rows]))
+
+    def features(samples: torch.Tensor) -> np.ndarray:
+        return encoder.features(samples).numpy()
+
+    known, others = ("dog", "elephant", "giraffe", "horse"), ("photo", "art_painting", "cartoon")
+    pools: dict[str, dict[int, np.ndarray]] = {"clean": {}, "shifted": {}, "black": {}}
+    pools |= {domain: {} for domain in others}
+    for c, name in enumerate(known):
+        sketches = images("sketch", name, 2 * CLEAN + 60)
+        broken = break_sensor(sketches[2 * CLEAN :], "shifted", seed=c)
+        pools["clean"][c], pools["shifted"][c] = features(sketches[: 2 * CLEAN]), features(broken)
+        for domain in others:
+            pools[domain][c] = features(images(domain, name))
+    pools["black"][0] = features(break_sensor(sketches[:1], "black", seed=0))
+    new = [("sketch", "guitar"), ("sketch", "person")]
+    new += [(domain, name) for domain in others for name in ("guitar", "house", "person")]
+    for number, (domain, name) in enumerate(new, len(known)):
+        pools["clean"][number] = features(images(domain, name, STRANGER))
+    return Half(
+        pools=pools,
+        classes=[[c] for c in range(len(known))],
+        siblings={},
+        strangers=list(range(len(known), len(known) + len(new))),
+        concepts=others,
+        archived=50,
+    )
+
+
+def gas_sensors() -> Half:
+    """Three gases in one period; two earlier periods, and two other gases."""
+    data = load("gas-sensor")
+    assert data.domains is not None
+    values = np.sign(data.images) * np.log1p(np.abs(data.images))
+    periods = [int("".join(filter(str.isdigit, name))) for name in data.domain_names]
+    period, draw = np.array(periods)[data.domains], np.random.default_rng(0)
+    now = values[period == 6]
+    mean, deviation = now.mean(axis=0), now.std(axis=0) + 1e-6
+
+    def readings(gas: int, when: int, raw: bool = False) -> np.ndarray:
+        rows = draw.permutation(np.flatnonzero((data.labels == gas) & (period == when)))
+        found: np.ndarray = data.images[rows] if raw else (values[rows] - mean) / deviation
+        return found
+
+    known = (0, 1, 4)
+    pools: dict[str, dict[int, np.ndarray]] = {"clean": {}, "shifted": {}}
+    pools |= {
+        f"period {when}": {c: readings(g, when) for c, g in enumerate(known)} for when in (2, 3)
+    }
+    for c, gas in enumerate(known):
+        own = readings(gas, 6, raw=True)
+        both = {
+            "clean": own[:-60],
+            "shifted": break_sensor(torch.tensor(own[-60:]), "shifted", seed=c),
+        }
+        for pool, raw in both.items():
+            x = np.asarray(raw)
+            pools[pool][c] = ((np.sign(x) * np.log1p(np.abs(x)) - mean) / deviation).astype(
+                np.float32
+            )
+    pools["black"] = {0: (-mean / deviation)[None].astype(np.float32)}
+    pools["clean"] |= {3: readings(5, 6), 4: readings(2, 6)}
+    return Half(
+        pools=pools,
+        classes=[[0], [1], [2]],
+        siblings={},
+        strangers=[3, 4],
+        concepts=("period 2", "period 3"),
+        archived=30,
+        unit_length=False,
+    )

@@ -48,7 +48,7 @@ def scores_of(window: Window) -> dict[str, Tensor]:
     known = KnownClasses(reference)
     scored = known.score(current)
     found = {
-        "window classifier (ours)": novelty_in_window(pooled, current),
+        "novelty in the window (ours)": novelty_in_window(reference, current),
         "conformal distance (ours)": scored.novelty,
         "max softmax": -max_probability(logits),
         "energy": energy(logits),

@@ -15,8 +15,15 @@ about drift is the arm of a run:
     window       no detection: every task, fresh samples of each known class; those of two tasks count
     all          detected as in realigned, all samples of a drifted class are labelled
 
-A network learned from scratch by experience replay (buffer of 500), on images or vectors, detection as
-above; the settings are those of PACS in `beyond_trials.py`:
+Other classifiers in the arms `nothing`, `realigned`, `added` and `all`, such as `ncm-realigned`:
+
+    shrunk       streaming LDA with the library's default shrinkage of 0.1
+    ncm          nearest class mean
+    ridge        ridge regression on random features
+    hybrid       streaming LDA beside a network with a replay buffer of feature vectors
+
+A network learned from scratch by experience replay (buffer of 500), on images, vectors, or counts of the
+words of texts, detection as above; the settings are those of PACS in `beyond_trials.py`:
 
     replay-nothing, replay-realigned    without and with realignment of the buffer (`amr-plus`)
     replay-all                          relearning and rehearsal with all labels (`beyond_control.py`)
@@ -43,6 +50,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.feature_extraction.text import HashingVectorizer
 
 import driftwise as dw
 from driftwise import encoders
@@ -51,12 +59,15 @@ from driftwise.adapt.base import Adaptation
 from driftwise.config.build import assemble
 from driftwise.config.presets import BENCHMARKS, resolve
 from driftwise.datasets import library
+from driftwise.learner import TrainSettings
 from driftwise.protocols import AdaptationContext
 from driftwise.types import AdaptationResult, Dataset, Samples, Verdict
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results" / "natural.csv"
 SEEDS = tuple(range(10))
+WORDS = 1000
+"""features that the words of texts are counted in, by their hash"""
 STREAM_KEYS = ("tasks", "num_tasks", "num_drifts", "scope", "domains", "first_domain")
 
 
@@ -111,6 +122,13 @@ COURSES: dict[str, Course] = {
     ),
 }
 ARMS = ("nothing", "realigned", "by-class", "known", "added", "window", "all")
+OTHERS = tuple(
+    f"{name}-{way}"
+    for name in ("shrunk", "ncm", "ridge", "hybrid")
+    for way in ("nothing", "realigned", "added", "all")
+)
+"""Arms of other classifiers than streaming LDA with an estimated shrinkage."""
+HYBRID_EPOCHS = 10
 SCRATCH = {
     "replay-nothing": "vanilla",
     "replay-realigned": "amr-plus",
@@ -199,7 +217,7 @@ def _refilled(fresh: Sequence[Samples]) -> AdaptationResult:
 def data_of(name: str, *, raw: bool = False) -> Dataset:
     """The data of a stream as vectors; a frozen encoder's features are kept on disk.
 
-    `raw`: images stay images.
+    `raw`: images stay images, and of texts words are counted.
     """
     course = COURSES[name]
     data = library.load(course.benchmark)
@@ -211,6 +229,10 @@ def data_of(name: str, *, raw: bool = False) -> Dataset:
             labels=data.labels[::step],
             domains=None if domains is None else domains[::step],
         )
+    if raw and data.images.ndim == 1:
+        words = HashingVectorizer(n_features=WORDS, stop_words="english", alternate_sign=False)
+        counts = words.transform(data.images.tolist()).toarray()
+        data = dataclasses.replace(data, images=counts.astype(np.float32))
     if course.encoder is not None and not raw and not course.simulated:
         encoder = encoders.load(course.encoder)
         samples = data.images if data.images.ndim == 1 else torch.from_numpy(data.images)
@@ -240,8 +262,8 @@ def stream_of(name: str, seed: int) -> dw.streams.Stream:
     )
 
 
-def loop_of(arm: str, fresh: int, seed: int) -> dw.DriftLoop:
-    """The loop of an arm, over class statistics."""
+def loop_of(stream: dw.streams.Stream, arm: str, fresh: int, seed: int) -> dw.DriftLoop:
+    """The loop of an arm that learns from vectors."""
     by_arm: dict[str, dict[str, Any]] = {
         "nothing": {"detector": dw.detect.Never(), "adaptation": Vanilla()},
         "realigned": {},
@@ -251,8 +273,9 @@ def loop_of(arm: str, fresh: int, seed: int) -> dw.DriftLoop:
         "window": {"detector": dw.detect.Always(), "adaptation": Window()},
         "all": {"adaptation": Relearn(flush=True)},
     }
-    options = {"monitor_labels": "unknown", "adaptation": Realign(), **by_arm[arm]}
-    learner = dw.AnalyticLearner(dw.methods.SLDA(shrinkage=None), fresh_samples=max(1, fresh))
+    classifier, _, way = arm.rpartition("-") if arm in OTHERS else ("slda", "", arm)
+    options = {"monitor_labels": "unknown", "adaptation": Realign(), **by_arm[way]}
+    learner = learner_of(classifier, stream, max(1, fresh), seed)
     return dw.DriftLoop(
         learner,
         encoder=encoders.IdentityEncoder,
@@ -261,6 +284,38 @@ def loop_of(arm: str, fresh: int, seed: int) -> dw.DriftLoop:
         seed=seed,
         **options,
     )
+
+
+def learner_of(
+    classifier: str, stream: dw.streams.Stream, fresh: int, seed: int
+) -> dw.AnalyticLearner | dw.HybridLearner:
+    """A learner of vectors, which asks for `fresh` labels when it realigns a class.
+
+    A hybrid learner asks for as many as the class has slots in a buffer of `fresh` for each class.
+    """
+    methods = {
+        "ncm": dw.methods.NearestMean(),
+        "ridge": dw.methods.Ridge(),
+        "slda": dw.methods.SLDA(shrinkage=None),
+        "shrunk": dw.methods.SLDA(shrinkage=0.1),
+    }
+    method = methods["slda" if classifier == "hybrid" else classifier]
+    analytic = dw.AnalyticLearner(method, fresh_samples=fresh)
+    if classifier != "hybrid":
+        return analytic
+    num_features, classes = stream.image_shape[-1], stream.num_classes
+    network = dw.models.seeded(
+        dw.models.MLP, input_shape=(num_features, 1, 1), num_classes=classes, seed=seed
+    )
+    trained = dw.Learner(
+        network,
+        dw.methods.DERpp(),
+        buffer=dw.ReplayBuffer(fresh * classes, seed=seed),
+        lr=0.05,
+        settings=TrainSettings(max_gradient=10.0),
+        seed=seed,
+    )
+    return dw.HybridLearner(analytic, trained)
 
 
 def scratch_of(name: str, arm: str, seed: int) -> dw.DriftLoop:
@@ -299,8 +354,9 @@ def measure(name: str, arm: str, fresh: int, seed: int, *, commit: str) -> Outco
         stream = loop.stream
         records = list(loop.run(stream, epochs=loop.config.epochs or 1))
     else:
-        stream, loop = stream_of(name, seed), loop_of(arm, fresh, seed)
-        records = list(loop.run(stream))
+        stream = stream_of(name, seed)
+        loop = loop_of(stream, arm, fresh, seed)
+        records = list(loop.run(stream, epochs=HYBRID_EPOCHS if arm.startswith("hybrid") else 1))
     counts = {"found": 0, "missed": 0, "untestable": 0, "alarms": 0}
     for record in records:
         drifting = stream.schedule.drifting(record.task)
@@ -339,7 +395,7 @@ def export(name: str, fresh: int, seed: int, folder: Path) -> None:
     It gets fresh labels of every known class at every task, as the arm `window` does.
     """
     stream = stream_of(name, seed)
-    loop = loop_of("window", fresh, seed)
+    loop = loop_of(stream, "window", fresh, seed)
     arrays: dict[str, np.ndarray] = {}
     for record in loop.run(stream):
         task = stream.task(record.task)
@@ -394,7 +450,7 @@ def trials(
                     levels += COURSES[name].more
                 if arm == "added":
                     levels += (-1,)
-                if arm in WITHOUT_LEVELS:
+                if arm in WITHOUT_LEVELS or arm.endswith(("-nothing", "-all")):
                     levels = (0,) if arm.endswith("nothing") else (-1,)
                 for fresh in levels:
                     yield name, arm, fresh, seed
@@ -414,7 +470,7 @@ def commit_of(root: Path = ROOT) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("streams", nargs="*", default=list(COURSES), metavar="STREAM")
-    parser.add_argument("--arms", nargs="+", default=ARMS, choices=(*ARMS, *SCRATCH))
+    parser.add_argument("--arms", nargs="+", default=ARMS, choices=(*ARMS, *OTHERS, *SCRATCH))
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--export", type=Path, metavar="FOLDER", help="for natural_others.py")

@@ -249,6 +249,15 @@ def finish(name: str, findings: Sequence[Finding], options: argparse.Namespace) 
         sys.exit(1)
 
 
+def machine_seconds() -> float | None:
+    """Processor seconds that the machine has worked, whatever for; None where nobody says."""
+    about = Path("/proc/stat")
+    if not about.exists():
+        return None
+    user, nice, system, _, _, *interrupts = map(int, about.read_text().split()[1:8])
+    return float(user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
+
+
 def processor() -> str:
     """The processor's name, as far as it is known."""
     about = Path("/proc/cpuinfo")

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
@@ -21,8 +22,10 @@ from matplotlib.lines import Line2D
 from driftwise.report import style
 from driftwise.report.sweeps import Sweep, read_sweep
 from driftwise.reproduce.beside_paper import STRATEGIES, Beside, beside, in_words
-from driftwise.reproduce.claims import claims
+from driftwise.reproduce.claims import Claim, claims
+from driftwise.reproduce.draw import published_faa
 from driftwise.reproduce.evidence import FAILS, HOLDS
+from driftwise.reproduce.figures import draw_paper_figures
 from driftwise.reproduce.grids import METHODS, TABLES, TARGETS
 from driftwise.reproduce.leaderboard import board
 from driftwise.reproduce.paper_table import TableCell, paper_table
@@ -40,6 +43,13 @@ NAMES = {
     "table4": "Table 4, Tiny-ImageNet",
 }
 SHOWN = (*STRATEGIES, "amr-plus")
+IMAGES = FIGURE.parent
+FIGURES = {
+    "results-gain": ("table1-tables-fast", "gain-fmnist-cd"),
+    "results-cost": ("table1-tables-fast", "radar-fmnist-cd-d1"),
+    "results-severity": ("severity-tables-fast", "severity-cifar10-cd-er-b5000-d2"),
+}
+"""name of the image -> sweep and figure"""
 
 
 def table_lines(sweep: Sweep) -> list[str]:
@@ -94,7 +104,7 @@ def summary_lines(found: dict[str, tuple[Sweep, Beside]]) -> list[str]:
         lines.append(
             f"| {NAMES[name]} | {len(both.cells)} of {len(asked)} | "
             f"{'–' if not seeds else ' to '.join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))} | "
-            f"{found_drifts(both)} | "
+            f"{' of '.join(f'{count:,}' for count in found_drifts(both))} | "
             f"{'–' if r is None else f'{r:.2f}'} ({len(both.pairs)} cells) | "
             f"{above} of {len(pairs)} | {f'{level} ({paper}) of {of}' if of else '–'} | "
             f"{f'{kept} of {of}' if of else '–'} | "
@@ -104,14 +114,14 @@ def summary_lines(found: dict[str, tuple[Sweep, Beside]]) -> list[str]:
     return lines
 
 
-def found_drifts(both: Beside) -> str:
-    """How many drifts of how many were found, over all runs."""
+def found_drifts(both: Beside) -> tuple[int, int]:
+    """How many drifts were found, of how many, over all runs."""
     runs = [run for cell in both.cells if cell.measured for run in cell.measured.runs]
     found, of = (
         sum(int(run.detection.get(key) or 0) for run in runs)
         for key in ("num_detected", "num_drifts")
     )
-    return f"{found:,} of {of:,}"
+    return found, of
 
 
 def _faa(cell: TableCell) -> float:
@@ -162,71 +172,92 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / max(1, len(values))
 
 
-def claim_lines(sweeps: Sequence[Sweep]) -> list[str]:
-    """Every claim with its verdict."""
-    lines = ["| claim | the paper's tables | here | measured here |", "|---|---|---|---|"]
-    for claim in claims(sweeps):
+def claim_lines(found: Sequence[Claim]) -> list[str]:
+    """Every claim with its verdict, and below them what each rests on."""
+    lines = ["| the paper's text says | its own tables | here |", "|---|---|---|"]
+    for number, claim in enumerate(found, 1):
+        counts = set(re.findall(r"(\d+) seeds?\b", claim.measured))
+        seeds = ", one seed" if counts == {"1"} and claim.holds in (HOLDS, FAILS) else ""
         lines.append(
-            f"| {claim.text} | {claim.holds_published} | **{claim.holds}** | {claim.measured} |"
+            f"| {number}. {claim.text} | {claim.holds_published} | **{claim.holds}**{seeds} |"
         )
-    return lines
+    lines += ["", "What was measured for each:", ""]
+    return lines + [f"{number}. {claim.measured}." for number, claim in enumerate(found, 1)]
 
 
-def plain_lines(found: dict[str, tuple[Sweep, Beside]], sweeps: Sequence[Sweep]) -> list[str]:
-    """What the paper says and these runs do or do not show, in sentences."""
-    verdicts = {claim.key: claim.holds for claim in claims(sweeps)}
+def plain_lines(found: dict[str, tuple[Sweep, Beside]], known: Sequence[Claim]) -> list[str]:
+    """What came out, in sentences: the first thing on the page."""
+    verdicts = {claim.key: claim.holds for claim in known}
     decided = sum(verdict in (HOLDS, FAILS) for verdict in verdicts.values())
-    labels, flops = {}, []
-    for buffer in sorted(
-        {int(str(c.place["buffer_size"])) for _, b in found.values() for c in b.cells}
-    ):
-        groups = [
-            g
-            for _, b in found.values()
-            for g in b.groups
-            if g["amr"].place["buffer_size"] == buffer
-        ]
-        asked = [
-            (fr.mean, amr.mean)
-            for g in groups
-            if (fr := g["fr"].labels) is not None and (amr := g["amr"].labels) is not None
-        ]
-        asked = [(fr, amr) for fr, amr in asked if fr and amr]
-        if asked:
-            labels[buffer] = sum(fr for fr, _ in asked) / sum(amr for _, amr in asked)
-        costs = [
-            [g[name].stat(lambda run: run.cost(run.flops) or None) for name in ("fr", "amr")]
-            for g in groups
-        ]
-        flops += [fr.mean / amr.mean for fr, amr in costs if fr is not None and amr is not None]
+    groups = [group for _, both in found.values() for group in both.groups]
+    pairs = [pair for _, both in found.values() for pair in both.groups_with("vanilla", "amr")]
+    better = sum(_faa(pair["amr"]) > _faa(pair["vanilla"]) for pair in pairs)
+    gains = "; ".join(
+        f"{NAMES[name].split(', ')[1]} {_mean([here for _, here in gains]):+.1f} "
+        f"({_mean([paper for paper, _ in gains]):+.1f})"
+        for name, (_, both) in found.items()
+        if (gains := both.recovery())
+    )
+    gap = _mean([_faa(group["amr"]) - _faa(group["fr"]) for group in groups])
+    flops = [ratio for group in groups if (ratio := _ratio(group, _flops)) is not None]
+    labels = {
+        buffer: math.exp(
+            _mean([math.log(r) for group in some if (r := _ratio(group, _labels_of)) is not None])
+        )
+        for buffer, some in sorted(
+            grouped(groups, lambda group: int(str(group["amr"].place["buffer_size"]))).items()
+        )
+    }
     times = ", ".join(f"{ratio:.1f} times with {buffer}" for buffer, ratio in labels.items())
-    lines = [
-        f"- **Decided: {decided} of {len(verdicts)} claims.**",
-        "- **Orders of magnitude fewer labels with every buffer: "
-        f"{_yes(verdicts['fewer-labels'])}.** `fr` asks for {times} samples as many labels as `amr`, "
-        "summed over all groups.",
-        f"- **Orders of magnitude less compute: {_yes(verdicts['less-compute'])}.** `fr` takes "
-        f"{min(flops):.1f} to {max(flops):.1f} times the FLOPs of `amr`: training on the new classes is most "
-        "of the work of either.",
-        f"- **As accurate as full relearning: {_yes(verdicts['matches-relearning'])}.**",
-        "- **Larger buffers make drift worse without adaptation: "
-        f"{_yes(verdicts['larger-buffers-hurt'])}.** By what drift costs, not by what is left: see above.",
-        f"- **500 samples suffice for CIFAR-100, not for Tiny-ImageNet: {_yes(verdicts['500-rows'])}.**",
-        f"- **The backbone does not matter: {_yes(verdicts['any-backbone'])}.**",
-    ]
     above = [
-        (_faa(g["amr"]), no_drift)
-        for _, b in found.values()
-        for g in b.groups
-        if (no_drift := _without_drift(b, g["amr"])) is not None
+        (_faa(group["amr"]), no_drift)
+        for _, both in found.values()
+        for group in both.groups
+        if (no_drift := _without_drift(both, group["amr"])) is not None
     ]
     beaten = sum(ours > theirs for ours, theirs in above)
-    lines.append(
+    drifts = [found_drifts(both) for _, both in found.values()]
+    seen, of = (sum(column) for column in zip(*drifts, strict=True))
+    return [
+        f"- **What realignment gives back.** `amr` ends above doing nothing in {better} of {len(pairs)} "
+        f"groups; gain in points, mean over groups (in the paper): {gains}.",
+        f"- **It is as accurate as full relearning: {_yes(verdicts['matches-relearning'])}.** `amr` - "
+        f"`fr` is {gap:+.1f} points on average, over {len(groups)} groups.",
+        "- **It asks for orders of magnitude fewer labels with every buffer: "
+        f"{_yes(verdicts['fewer-labels'])}.** `fr` asks for {times} samples as many as `amr`.",
+        f"- **It takes orders of magnitude less compute: {_yes(verdicts['less-compute'])}.** `fr` takes "
+        f"{min(flops):.1f} to {max(flops):.1f} times the FLOPs: learning the new classes is most of the "
+        "work of either.",
+        "- **Larger buffers make drift worse without adaptation: "
+        f"{_yes(verdicts['larger-buffers-hurt'])}**, by what drift costs, not by what is left.",
+        "- **500 samples suffice for CIFAR-100, not for Tiny-ImageNet: "
+        f"{_yes(verdicts['500-rows'])}.**",
+        f"- **The backbone does not matter: {_yes(verdicts['any-backbone'])}.**",
+        "- **On natural drift KS finds half of the drifted classes, MMD nearly all: "
+        f"{_yes(verdicts['natural-drift'])}.**",
         f"- **No drift is not the ceiling.** `amr` ends above the run without drift in {beaten} of "
         f"{len(above)} groups (paper: 40 of 80), probably because drifted classes share one transform, "
-        "which gives away that they are old ones."
-    )
-    return lines
+        "which gives away that they are old ones.",
+        f"- {seen:,} of {of:,} drifts were found. Of the text's {len(verdicts)} claims, {decided} are "
+        "decided.",
+    ]
+
+
+def _flops(cell: TableCell) -> float | None:
+    cost = cell.stat(lambda run: run.cost(run.flops) or None)
+    return None if cost is None else cost.mean
+
+
+def _labels_of(cell: TableCell) -> float | None:
+    return None if cell.labels is None else cell.labels.mean
+
+
+def _ratio(
+    group: Mapping[str, TableCell], cost: Callable[[TableCell], float | None]
+) -> float | None:
+    """What full relearning takes as a multiple of realignment."""
+    fr, amr = cost(group["fr"]), cost(group["amr"])
+    return fr / amr if fr and amr else None
 
 
 def _yes(verdict: str) -> str:
@@ -253,7 +284,8 @@ def ablation_lines() -> list[str]:
         words = f"{each['difference']:+.1f}"
         if low is not None and name != "as in the tables":
             words += f" ({low:+.1f} to {high:+.1f})"
-        lines.append(f"| {name} | {each['mean']:.1f} ({len(each['faa'])}) | {words} |")
+        drifts = "; {} of {} drifts found".format(*each["found"]) if "found" in each else ""
+        lines.append(f"| {name} | {each['mean']:.1f} ({len(each['faa'])}{drifts}) | {words} |")
     return lines
 
 
@@ -325,6 +357,15 @@ def draw(found: dict[str, tuple[Sweep, Beside]]) -> None:
         figure.savefig(FIGURE, dpi=150)
 
 
+def draw_of_sweeps(sweeps: Sequence[Sweep]) -> None:
+    """The figures of the page that single sweeps draw too."""
+    for image, (name, kind) in FIGURES.items():
+        for sweep in (sweep for sweep in sweeps if sweep.name == name):
+            figures = draw_paper_figures(sweep, published=published_faa)
+            found = next(figure for figure in figures if figure.kind == kind)
+            (IMAGES / f"{image}.png").write_bytes(found.png)
+
+
 def put(page: str, mark: str, lines: Sequence[str]) -> str:
     """The page with new lines between the marks of a part."""
     pattern = rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)"
@@ -355,8 +396,9 @@ def page_of(text: str, folder: Path) -> str:
     for name, (sweep, _) in found.items():
         parts += [f"### {NAMES[name]}", "", sweep.scale_note, "", *table_lines(sweep), ""]
     text = put(text, "tables", parts)
-    text = put(text, "claims", claim_lines(sweeps))
-    text = put(text, "plain", plain_lines(found, sweeps))
+    known = claims(sweeps)
+    text = put(text, "claims", claim_lines(known))
+    text = put(text, "plain", plain_lines(found, known))
     text = put(text, "ablations", ablation_lines())
     text = put(text, "validity", validity_lines())
     return put(text, "leaderboard", board(sweeps).markdown().strip().splitlines())
@@ -365,4 +407,6 @@ def page_of(text: str, folder: Path) -> str:
 if __name__ == "__main__":
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS
     PAGE.write_text(page_of(PAGE.read_text(), folder))
-    draw(found_in(folder)[1])
+    sweeps, tables = found_in(folder)
+    draw(tables)
+    draw_of_sweeps(sweeps)

@@ -1,6 +1,7 @@
 """`kill -9` of a service at random moments under load: nothing that was acknowledged is lost.
 
     python benchmarks/serve_kill.py --kills 50
+    python benchmarks/serve_kill.py --kills 50 --workers 2        # the learner's process is killed
 
 Several clients send batches, some without labels, and late labels. The server is killed and started
 again. In the end its state is compared, bit for bit, with that of a service in one process that was
@@ -10,6 +11,7 @@ fed the same requests in the same order and never disturbed.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import shutil
@@ -35,6 +37,7 @@ from driftwise.serve.server import Learning, open_service
 from driftwise.serve.service import Service
 from driftwise.serve.settings import ServeSettings
 
+SAVED = Path(__file__).resolve().parents[1] / "results" / "serve.json"
 SETTINGS = {"check_rows": 20, "reference_size": 30, "watch_every": 3, "detector": "mmd"}
 CLASSES = 5
 
@@ -78,8 +81,9 @@ def send(client: driftwise.Client, name: int, stop: threading.Event, sent: Sent)
     client.close()
 
 
-def start(folder: Path, port: int) -> subprocess.Popen[str]:
+def start(folder: Path, port: int, workers: int) -> subprocess.Popen[str]:
     flags = [f"--set={name}={value}" for name, value in SETTINGS.items()]
+    flags += ["--workers", str(workers)]
     command = [sys.executable, "-m", "driftwise", "serve", "--network", "mlp"]
     return subprocess.Popen(
         [*command, "--folder", str(folder), "--port", str(port), *flags],
@@ -126,7 +130,13 @@ def differences(first: Any, second: Any, path: str = "") -> list[str]:
 
 
 def kill_and_compare(
-    folder: Path, *, kills: int, seconds: float = 2.0, clients: int = 3, seed: int = 0
+    folder: Path,
+    *,
+    kills: int,
+    seconds: float = 2.0,
+    clients: int = 3,
+    workers: int = 0,
+    seed: int = 0,
 ) -> dict[str, Any]:
     """Kill a server under load so often; what was found. AssertionError if anything was lost."""
     with socket.socket() as free:
@@ -136,7 +146,7 @@ def kill_and_compare(
     sent = [Sent() for _ in range(clients)]
     url = f"http://127.0.0.1:{port}"
     records: dict[int, dict[str, Any]] = {}
-    process = start(folder / "killed", port)
+    process = start(folder / "killed", port, workers)
     threads = [
         threading.Thread(
             target=send, args=(driftwise.Client(url, retries=10**6), name, stop, sent[name])
@@ -153,7 +163,7 @@ def kill_and_compare(
             process.kill()
             process.wait()
             collect(folder / "killed", records)
-            process = start(folder / "killed", port)
+            process = start(folder / "killed", port, workers)
             probe.wait_until_ready(120)
         time.sleep(seconds)
     finally:
@@ -193,6 +203,7 @@ def kill_and_compare(
     kinds = [record["kind"] for record in records.values()]
     return {
         "kills": kills,
+        "prediction workers": workers,
         "requests": len(records),
         "batches": kinds.count("observe"),
         "late labels": kinds.count("label"),
@@ -202,14 +213,26 @@ def kill_and_compare(
     }
 
 
+def save(name: str, found: object) -> None:
+    """Put a finding into the file of results about the service."""
+    saved = json.loads(SAVED.read_text()) if SAVED.exists() else {}
+    SAVED.write_text(json.dumps({**saved, name: found}, indent=1) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=2.0, help="longest life, after the start")
-    arguments = parser.parse_args()
+    parser.add_argument("--workers", type=int, default=0, help="prediction workers of the server")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--save", action="store_true", help="put it into results/serve.json")
+    arguments = vars(parser.parse_args())
+    saves = arguments.pop("save")
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        found = kill_and_compare(Path(folder), kills=arguments.kills, seconds=arguments.seconds)
+        found = kill_and_compare(Path(folder), **arguments)
+    if saves:
+        save(f"kills, {arguments['workers']} prediction workers", found)
     print(", ".join(f"{name}: {value}" for name, value in found.items()))
 
 

@@ -2,6 +2,9 @@
 
     pip install 'driftwise[serve,ray-serve]'
     python benchmarks/serve_ray.py --kills 5 --learner-kills 2
+    python benchmarks/serve_ray.py --autoscaling         # replicas over time, under load and after it
+
+`--save` puts what was found into results/serve.json.
 
 Clients predict without a pause while one sends batches to learn. Every answer names the last change that
 it knows. It is compared with what a service in one process predicts after that change, which is fed
@@ -24,7 +27,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from serve_kill import differences, state_of
+from serve_kill import differences, save, state_of
 
 import driftwise
 from driftwise.datasets.readers.digits import load_digits
@@ -163,6 +166,7 @@ def kill_and_compare(
             time.sleep(draw.uniform(0.2, seconds))
             before = len(sent)
             kill_one(title, replicas, draw)
+            print(f"{title} killed and replaced", flush=True)
             wait_for(lambda: len(sent) >= before + 5, "the learner does not go on")  # noqa: B023
         time.sleep(seconds)
         stop.set()
@@ -191,7 +195,68 @@ def kill_and_compare(
         "predictions": len(answers),
         "snapshots": len({applied for applied, _ in answers}),
         "batches": len(sent),
+        "lost": len(lost),
         "largest_difference": float(worst),
+        "slowest_seconds": max(each.slowest for each in asked),
+    }
+
+
+def watch_autoscaling(folder: Path, *, most: int = 3, clients: int = 8) -> dict[str, Any]:
+    """Load until all replicas run, then none until one is left; what was found.
+
+    Ray decides by its own measurements over 30 seconds; only the pauses before it acts are shortened.
+    """
+    stop, asked = threading.Event(), [Asked() for _ in range(clients)]
+    images = load_digits().images[:ASKED]
+    settings = RaySettings(
+        min_replicas=1, max_replicas=most, ongoing=1.0, up_seconds=3.0, down_seconds=5.0
+    )
+    began, changes = time.monotonic(), list[tuple[float, int]]()
+
+    def follow() -> int:
+        replicas = running_replicas()
+        if not changes or changes[-1][1] != replicas:
+            changes.append((round(time.monotonic() - began, 1), replicas))
+            print(f"{changes[-1][0]} s: {replicas} replicas", flush=True)
+        return replicas
+
+    with RayService(
+        folder / "ray",
+        LEARNING,
+        address=Address(port=0),
+        ray_settings=settings,
+    ) as service:
+        with driftwise.Client(service.url, retries=100) as client:
+            client.observe(*batch(0))
+        wait_for(lambda: follow() == 1, "one replica runs before there is load")
+        began = time.monotonic()
+        changes.clear()
+        threads = [
+            threading.Thread(target=predict, args=(service.url, images, stop, each), daemon=True)
+            for each in asked
+        ]
+        for thread in threads:
+            thread.start()
+        wait_for(lambda: follow() == most, "no replicas were started under load")
+        time.sleep(5)
+        stop.set()
+        for thread in threads:
+            thread.join()
+        load_ended = time.monotonic() - began
+        wait_for(lambda: follow() == 1, "no replicas were ended without load")
+        with driftwise.Client(service.url, retries=100) as client:
+            client.predict(images)  # the one that is left answers
+    lost = [each for one in asked for each in one.lost]
+    assert not lost, lost[0]
+    return {
+        "clients": clients,
+        "at_most": most,
+        "up_seconds": settings.up_seconds,
+        "down_seconds": settings.down_seconds,
+        "replicas_from_second": [list(each) for each in changes],
+        "load_ended_after_seconds": round(load_ended, 1),
+        "predictions": sum(len(each.answers) for each in asked),
+        "lost": len(lost),
         "slowest_seconds": max(each.slowest for each in asked),
     }
 
@@ -202,12 +267,19 @@ def main() -> None:
     parser.add_argument("--learner-kills", type=int, default=2)
     parser.add_argument("--clients", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
+    parser.add_argument("--autoscaling", action="store_true", help="watch it; nothing is killed")
+    parser.add_argument("--save", action="store_true", help="put it into results/serve.json")
+    arguments = vars(parser.parse_args())
+    saves, scales = arguments.pop("save"), arguments.pop("autoscaling")
     with tempfile.TemporaryDirectory() as folder:
-        found = kill_and_compare(Path(folder), **vars(arguments))
-    for name, value in found.items():
-        print(f"{name}: {value:.3g}" if isinstance(value, float) else f"{name}: {value}")
-    print("no answer was lost, and none is wrong; the states are equal")
+        if scales:
+            name, found = "ray, autoscaling", watch_autoscaling(Path(folder))
+        else:
+            name, found = "ray, kills", kill_and_compare(Path(folder), **arguments)
+    for key, value in found.items():
+        print(f"{key}: {value:.3g}" if isinstance(value, float) else f"{key}: {value}")
+    if saves:
+        save(name, found)
 
 
 if __name__ == "__main__":

@@ -177,8 +177,10 @@ class Classifier(nn.Module):
         return {"loss": nn.functional.cross_entropy(logits, labels), "logits": logits}
 
 
-def in_transformers(seed: int = 0, epochs: int = EPOCHS) -> tuple[Digits, Any, Any]:
-    """Digits at the last task, the model and the callback."""
+def in_transformers(
+    seed: int = 0, epochs: int = EPOCHS, *, multiple_of: int = 1, **settings: Any
+) -> tuple[Digits, Any, Any]:
+    """Digits at the last task, the model and the callback; `multiple_of`: samples of a task."""
     from driftwise.integrations.transformers import RealignmentCallback
 
     digits = Digits(seed, form=lambda x: {"pixel_values": x})
@@ -187,8 +189,13 @@ def in_transformers(seed: int = 0, epochs: int = EPOCHS) -> tuple[Digits, Any, A
     with tempfile.TemporaryDirectory() as folder:
         for task in digits.stream.tasks():
             digits.task = task
+            data = rows(digits)
             trainer = hf_trainer(
-                model, rows(digits), callback, folder, epochs=epochs, seed=seed, digits=digits
+                *(model, data[: len(data) // multiple_of * multiple_of], callback, folder),
+                epochs=epochs,
+                seed=seed,
+                digits=digits,
+                **settings,
             )
             trainer.train()
     return digits, model.network.eval(), callback
@@ -220,11 +227,11 @@ def hf_trainer(
         "logging_strategy": "no",
         "max_grad_norm": 0.0,
         "lr_scheduler_type": "constant",
+        "per_device_train_batch_size": digits.stream.batch_size,
     }
     arguments = TrainingArguments(
         output_dir=folder,
         num_train_epochs=epochs,
-        per_device_train_batch_size=digits.stream.batch_size,
         seed=seed,
         **{**quiet, **settings},
     )

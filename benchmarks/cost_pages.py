@@ -1,0 +1,100 @@
+"""Puts the measured costs into docs/how-to/distributed.md and trainers.md, between `<!-- measured -->` marks.
+
+python benchmarks/cost_pages.py      # from results/distributed.json and results/trainer_cost.json
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+BEGIN, END = "<!-- measured -->\n", "<!-- end -->"
+NAMES = {"resnet": "ResNet-18", "mlp": "MLP"}
+SLOWER, SHARE = 5.0, 3.0
+"""goals: percent by which a step may be slower, and percent of it that may be the buffer's"""
+
+
+def spread(values: list[float]) -> str:
+    """A median with its interval, in percent."""
+    low, middle, high = (100 * each for each in values)
+    return f"{middle:+.1f} % ({low:+.1f} to {high:+.1f})"
+
+
+def verdict(values: list[float], goal: float) -> str:
+    """Whether a goal of at most so many percent was reached, as far as the interval shows."""
+    low, middle, high = (100 * each for each in values)
+    if high <= goal:
+        return "reached"
+    if low > goal:
+        return "missed"
+    side = "within the goal" if middle <= goal else "above the goal"
+    return f"undecided (the interval contains the goal, the median is {side})"
+
+
+def of_processes() -> str:
+    """The table of distributed.md, and what follows from it."""
+    findings = json.loads((ROOT / "results" / "distributed.json").read_text())["findings"]
+    heads = ("network, layout, processes", "step: wall", "step: processor", "buffer: wall")
+    lines = [f"| {' | '.join(heads)} | buffer: processor |", "|---|---|---|---|---|"]
+    found: dict[tuple[str, str, int], dict[str, Any]] = {}
+    for each in findings:
+        found[each["case"], each["layout"], each["processes"]] = each
+    order = sorted(found, key=lambda key: (key[0] != "resnet", key[2], key[1] != "sharded"))
+    for case, layout, processes in order:
+        each = found[case, layout, processes]
+        if processes > 1:
+            steps = " | ".join(spread(each[key]) for key in ("slower_wall", "slower_processor"))
+            shares = " | ".join(
+                f"{100 * each[key]:.1f} %" for key in ("buffer", "buffer_processor")
+            )
+            lines.append(f"| {NAMES[case]}, {layout}, {processes} | {steps} | {shares} |")
+    default = found["resnet", "sharded", 2]
+    others = [each["others"] for each in found.values() if each.get("others") is not None]
+    if others:
+        lines.append("")
+        lines.append(
+            f"Other programs used {100 * min(others):.0f} to {100 * max(others):.0f} % of the two cores "
+            f"meanwhile. Medians of {default['turns']} turns or fewer, with 95 % intervals."
+        )
+    share, of_processor = 100 * default["buffer"], 100 * default["buffer_processor"]
+    lines += [
+        "",
+        "With the default layout, two processes and a ResNet-18:",
+        "",
+        f"- A step at most {SLOWER:.0f} % slower: by wall time "
+        f"{verdict(default['slower_wall'], SLOWER)}; by processor time "
+        f"{verdict(default['slower_processor'], SLOWER)}.",
+        f"- The buffer at most {SHARE:.0f} % of a step: {share:.1f} % of wall time, "
+        f"{'reached' if share <= SHARE else 'missed'}; {of_processor:.1f} % of processor time, "
+        f"{'reached' if of_processor <= SHARE else 'missed'}.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def of_lightning() -> str:
+    """The sentence of trainers.md."""
+    found = json.loads((ROOT / "results" / "trainer_cost.json").read_text())["lightning"]
+    return (
+        "A ResNet-18 step in Lightning (width 20, 64 samples) is slower with the callback by "
+        f"{spread(found['slower_wall'])} of wall time\nand {spread(found['slower_processor'])} of "
+        f"processor time. The callback's own code is {100 * found['share']:.1f} % of a step. Goal, at "
+        f"most {SHARE:.0f} % slower:\n{verdict(found['slower_wall'], SHARE)} by wall time "
+        "(`python benchmarks/bench_trainers.py`, `results/trainer_cost.json`).\n"
+    )
+
+
+def pages() -> dict[Path, str]:
+    """The pages, with the numbers of the results as they are."""
+    made = {}
+    for name, measured in (("distributed", of_processes()), ("trainers", of_lightning())):
+        path = ROOT / "docs" / "how-to" / f"{name}.md"
+        before, rest = path.read_text().split(BEGIN)
+        made[path] = f"{before}{BEGIN}\n{measured}\n{END}{rest.partition(END)[2]}"
+    return made
+
+
+if __name__ == "__main__":
+    for page, text in pages().items():
+        page.write_text(text)
