@@ -24,7 +24,7 @@ from driftwise import AnalyticLearner, DriftLoop, HybridLearner, LiveLearner
 from driftwise.adapt import Realign
 from driftwise.datasets.readers.digits import load_digits
 from driftwise.detect import KS, RandomEncoder
-from driftwise.distributed import Group
+from driftwise.distributed import Group, shard_blocks
 from driftwise.errors import UserError
 from driftwise.integrations.realigner import Realigner
 from driftwise.learner import Learner, TrainSettings
@@ -136,6 +136,7 @@ def collectives(group: Group) -> None:
     assert gradients[1].tolist() == [(group.size - 1) / 2] * 3
 
 
+MAKE = seeded(MLP, input_shape=(1, 2, 3), num_classes=4, seed=3)
 METHODS = (
     lambda: ER(),
     lambda: ERACE(),
@@ -152,16 +153,29 @@ def alone(work: Callable[[], Any]) -> Any:
         return work()
 
 
-def learner_like_one_process(make: Callable[[], Method], group: Group, *, last: int) -> None:
+def learner_like_one_process(
+    make: Callable[[], Method],
+    group: Group,
+    *,
+    last: int = 7,
+    network: Callable[[int], nn.Module] = MAKE,
+    shard: Callable[[nn.Module], object] | None = None,
+) -> None:
     """Two tasks, a rehearsal, a checkpoint: weights to rounding, the buffer bit for bit.
 
-    `last`: samples of the last batch, which may not be a multiple of the processes.
+    `last`: samples of the last batch, which may not be a multiple of the processes. `shard`: what lets
+    each process keep a part of the weights.
     """
 
     def learner(buffer: Any) -> Learner:
-        network = seeded(MLP, input_shape=(1, 2, 3), num_classes=4, seed=3)
-        settings = TrainSettings(minibatch_size=8)
-        return Learner(network, make(), buffer=buffer, lr=0.05, settings=settings)
+        settings = TrainSettings(minibatch_size=8, shard=shard)
+        return Learner(
+            network,
+            make(),
+            buffer=buffer,
+            optimiser=lambda trained: torch.optim.SGD(trained.parameters(), 0.05, momentum=0.5),
+            settings=settings,
+        )
 
     def train(learner: Learner) -> None:
         for task, labels in enumerate(((0, 1), (2, 3))):
@@ -180,8 +194,17 @@ def learner_like_one_process(make: Callable[[], Method], group: Group, *, last: 
     assert ours.buffer.state_dict()["columns"]["ids"].tolist() == (
         theirs.buffer.state_dict()["columns"]["ids"].tolist()
     )
-    for mine, other in zip(ours.network.parameters(), theirs.network.parameters(), strict=True):
-        torch.testing.assert_close(mine, other, rtol=0, atol=1e-6)
+    state = ours.state_dict()
+    assert is_sharded(ours.network) == (shard is not None)
+    if shard is not None:
+        held = sum(
+            w.to_local().numel() for w in ours.network.parameters() if isinstance(w, DTensor)
+        )
+        total = sum(weight.numel() for weight in theirs.network.parameters())
+        assert total / group.size * 0.5 < held < total / group.size * 1.5, "a part of the weights"
+    for name, weight in theirs.network.named_parameters():
+        mine = state["network"][name]
+        torch.testing.assert_close(mine, weight, rtol=0, atol=1e-6)
         everybody = group.gather(mine.detach()[None])
         assert all(torch.equal(each, everybody[0]) for each in everybody), "one network for all"
     images = batch(50).images
@@ -192,6 +215,32 @@ def learner_like_one_process(make: Callable[[], Method], group: Group, *, last: 
         each.begin_task([0])
         each.observe(batch(60, size=8))
     assert same(again.state_dict(), ours.state_dict()), "exact after a resume"
+    one = alone(lambda: learner(ReplayBuffer(20)))
+    alone(lambda: one.load_state_dict(state))
+    assert same(alone(one.state_dict), state), "in one process, too"
+    again.restart()
+    theirs.restart()
+    torch.testing.assert_close(again.logits(images), alone(lambda: theirs.logits(images)))
+
+
+class TinyTransformer(nn.Module):
+    """Two blocks of attention over the pixels of an image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Linear(1, 8)
+        self.blocks = nn.ModuleList(
+            nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True) for _ in range(2)
+        )
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(samples, 1, height, width) -> (samples, 4)."""
+        tokens = self.embed(x.flatten(1)[:, :, None])
+        for block in self.blocks:
+            tokens = block(tokens)
+        logits: torch.Tensor = self.head(tokens.mean(dim=1))
+        return logits
 
 
 def every_sample_is_equally_likely(group: Group) -> None:
@@ -297,8 +346,17 @@ def realigner_like_one_process(group: Group, wrap: Callable[[nn.Module], Any]) -
     with pytest.raises(UserError, match="give its capacity, buffer=5; got a ReplayBuffer"):
         Realigner(network, current=lambda: None, buffer=ReplayBuffer(5))
     if is_sharded(network):
-        with pytest.raises(UserError, match=r"use driftwise\.Realigner in a loop of your own"):
+        with pytest.raises(
+            UserError, match=r"give it whole, and say how with TrainSettings\(shard"
+        ):
             Learner(network, ER(), buffer=ShardedBuffer(5, group=group))
+        with pytest.raises(UserError, match="does not work with SER, which copies the network"):
+            Learner(
+                MAKE,
+                SER(),
+                buffer=ShardedBuffer(5, group=group),
+                settings=TrainSettings(shard=fully_shard),
+            )
 
 
 def refuses_what_differs(group: Group) -> None:
@@ -337,8 +395,11 @@ def main() -> None:
     with pytest.raises(UserError, match="hybrid learner works in one process"):
         HybridLearner(AnalyticLearner(SLDA()), None)  # type: ignore[arg-type]
     for method in METHODS:
-        learner_like_one_process(method, groups[0], last=7)
+        learner_like_one_process(method, groups[0])
     learner_like_one_process(ER, groups[0], last=2)
+    learner_like_one_process(ERACE, groups[0], shard=fully_shard)
+    blocks = seeded(TinyTransformer, seed=3)
+    learner_like_one_process(DERpp, groups[0], network=blocks, shard=shard_blocks)
     for group in groups:
         every_sample_is_equally_likely(group)
     refuses_what_differs(groups[0])

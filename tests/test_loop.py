@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -155,6 +156,18 @@ def test_a_task_is_checked_adapted_learned_renewed_and_scored_in_this_order() ->
         ("detect", "renew", 1, (0, 1)),
         ("evaluate", "evaluate", 1),
     ]
+
+
+@pytest.mark.parametrize("draw", [lambda: torch.rand(1), lambda: np.random.rand()])  # noqa: NPY002
+def test_draws_from_a_global_generator_are_reported_once(draw: Callable[[], object]) -> None:
+    class Drawing(Recorder):
+        def observe(self, batch: Samples) -> StepReport:
+            draw()
+            return super().observe(batch)
+
+    with pytest.warns(UserWarning, match="can be neither repeated nor resumed exactly") as caught:
+        assert len(list(Drawing().run_tasks())) == 2
+    assert len(caught) == 1
 
 
 def test_only_classes_found_drifted_are_adapted() -> None:

@@ -11,6 +11,16 @@ from driftwise.errors import UserError
 _LARGEST = np.iinfo(np.int64).max
 
 
+def refuse_other_data(data: object, what: str) -> None:
+    """UserError for a table, a pair of arrays or the like where a `Dataset` is expected."""
+    if not hasattr(data, "images"):
+        raise UserError(
+            f"{what}: expected a data set of driftwise; got {type(data).__name__}: make one with "
+            "datasets.from_table(table, label=NAME), from_arrays(samples, labels), "
+            "from_torch(data) or load_own(path)"
+        )
+
+
 def refuse_odd(values: object, what: str) -> None:
     """UserError for arrays, tensors, or lists of them, that hide values, have none, or wrap."""
     if isinstance(values, np.ma.MaskedArray):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 from driftwise.errors import RunFailure, UserError
 
@@ -181,7 +181,7 @@ class Group:
         counts = self._counts(len(values))
         most = max(counts)
         padded = torch.zeros(most, _bytes_of(values), dtype=torch.uint8, device=self._device)
-        padded[: len(values)] = _as_bytes(values).to(self._device)
+        padded[: len(values)] = as_bytes(values).to(self._device)
         parts = [torch.empty_like(padded) for _ in counts]
         dist.all_gather(parts, padded, group=self._group)
         came = torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
@@ -284,8 +284,49 @@ def digest_of(tensors: Iterable[Tensor]) -> str:
     for tensor in tensors:
         rows = tensor.detach().cpu().reshape(1, -1)
         digest.update(f"{tensor.dtype} {tuple(tensor.shape)} ".encode())
-        digest.update(_as_bytes(rows).numpy().data)
+        digest.update(as_bytes(rows).numpy().data)
     return digest.hexdigest()
+
+
+def shard_blocks(network: nn.Module) -> None:
+    """Keep a part of the weights in each process (FSDP2); a forward has those of a block at a time.
+
+    Blocks are what stands in the network's `nn.Sequential` and `nn.ModuleList`.
+    """
+    from torch.distributed.fsdp import fully_shard  # takes a second to import
+
+    def shard(module: nn.Module) -> None:
+        for child in module.children():
+            if isinstance(module, nn.Sequential | nn.ModuleList) and [*child.parameters()]:
+                fully_shard(child)
+            else:
+                shard(child)
+
+    shard(network)
+    fully_shard(network)
+
+
+def whole(state: Any) -> Any:
+    """The state of a network or optimiser, with whole tensors where processes share them, on the CPU."""
+    from torch.distributed.tensor import DTensor
+
+    if isinstance(state, Mapping):
+        return {name: whole(value) for name, value in state.items()}
+    if isinstance(state, list | tuple):
+        return type(state)(map(whole, state))
+    return state.full_tensor().cpu() if isinstance(state, DTensor) else state
+
+
+def share_out(values: Mapping[str, Any], like: Mapping[str, Any]) -> dict[str, Any]:
+    """This process's part of whole tensors, wherever `like` has a part of the same shape."""
+    mine = dict(values)
+    for name, part in like.items():
+        if hasattr(part, "placements") and getattr(mine.get(name), "shape", None) == part.shape:
+            from torch.distributed.tensor import distribute_tensor
+
+            whole_one = mine[name].to(part.device)
+            mine[name] = distribute_tensor(whole_one, part.device_mesh, part.placements)
+    return mine
 
 
 def _short(value: Any) -> str:
@@ -297,16 +338,16 @@ def _bytes_of(values: Tensor) -> int:
     return math.prod(values.shape[1:]) * values.itemsize
 
 
-def _as_bytes(values: Tensor) -> Tensor:
-    """(samples, bytes): not every backend knows every dtype."""
+def as_bytes(values: Tensor) -> Tensor:
+    """uint8 (samples, bytes): not every backend knows every dtype."""
     if not len(values):  # torch views no empty tensor as another dtype
-        return torch.empty(0, _bytes_of(values), dtype=torch.uint8)
+        return torch.empty(0, _bytes_of(values), dtype=torch.uint8, device=values.device)
     return values.detach().contiguous().reshape(len(values), -1).view(torch.uint8)
 
 
 def _packed(columns: Mapping[str, Tensor]) -> Tensor:
     """All values of a sample in one row of bytes, (samples, bytes)."""
-    return torch.cat([_as_bytes(column) for column in columns.values()], dim=1)
+    return torch.cat([as_bytes(column) for column in columns.values()], dim=1)
 
 
 def _unpacked(rows: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -38,7 +38,15 @@ _INSIDE = (__name__.partition(".")[0], "contextlib")  # whose decorators stand i
 
 
 class UserError(ValueError):
-    """Something the user can correct: what was expected, what came, what to do."""
+    """Something the user can correct: what was expected, what came, what to do.
+
+    >>> import driftwise
+    >>> try:  # doctest: +ELLIPSIS
+    ...     driftwise.run(driftwise.RunConfig(method="derr++"), "unused")
+    ... except driftwise.UserError as error:
+    ...     print(error)
+    unknown method 'derr++'; did you mean 'der++'? (known: cls-er, der++, er, ...)
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(shortened(message))

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from driftwise import rng
 from driftwise.compiled import Compiled
-from driftwise.distributed import Group, digest_of
+from driftwise.distributed import Group, digest_of, share_out, whole
 from driftwise.errors import Diverged, UserError
 from driftwise.memory import AnyBuffer, PrefetchingBuffer, ReplayBuffer, Stored
 from driftwise.methods.base import Inputs, Method, SampleKeys, check_columns, check_outcome
@@ -88,6 +88,10 @@ class TrainSettings:
     """whether compiled forwards are recorded as CUDA graphs, which saves launches of small kernels"""
     max_gradient: float | None = None
     """longer gradients, all weights together, are shortened to this; None: none are"""
+    shard: Callable[[nn.Module], object] | None = None
+    """what makes each of several processes keep a part of the network's weights, gradients and of the
+    optimiser's state (FSDP2): `distributed.shard_blocks`, `fully_shard` of torch, or a function that
+    calls it; None: each keeps all"""
 
 
 class Learner:
@@ -96,6 +100,13 @@ class Learner:
     Under an initialised process group of torch.distributed, all processes make each call together
     and with the same batch. Each learns from its part of the batch, and gradients are averaged: the
     network is the same in all of them.
+
+    >>> import driftwise as dw
+    >>> data = dw.datasets.load("digits")
+    >>> stream = dw.streams.class_incremental(data, num_tasks=5, num_drifts=1)
+    >>> network = dw.models.seeded(dw.models.MLP, input_shape=(1, 8, 8), num_classes=10, seed=0)
+    >>> learner = dw.Learner(network, dw.methods.ER(), buffer=dw.ReplayBuffer(100), lr=0.1)
+    >>> loop = dw.DriftLoop(learner, detector=dw.detect.KS(), adaptation=dw.adapt.Realign())
     """
 
     def __init__(
@@ -162,8 +173,11 @@ class Learner:
         self.method.attach(self.network, seed)
         self._shapes_gradients = type(method).after_backward is not Method.after_backward
         self._method_state = PartState(method, "method", lambda: self.network)
+        self._is_sharded = False
         if self._group.size > 1:
             self._refuse_other_learners()
+            if settings.shard is not None:
+                self._refuse_to_shard()
 
     def _refuse_other_learners(self) -> None:
         """UserError where another process has a learner that would learn something else."""
@@ -180,6 +194,42 @@ class Learner:
                 "initial weights": digest_of(self.network.state_dict().values()),
             },
         )
+
+    def _refuse_to_shard(self) -> None:
+        """UserError for what needs the whole network in every process."""
+        method, settings = self.method, self._settings
+        obstacles = {
+            f"{type(method).__name__}, which copies the network": (
+                type(method).copies is not Method.copies
+            ),
+            "compile": bool(settings.compiled_samples),
+            "fp16": settings.fp16,
+        }
+        if found := [name for name, is_there in obstacles.items() if is_there]:
+            raise UserError(
+                f"a network whose weights are shared out between processes does not work with "
+                f"{found[0]}: leave one of them out"
+            )
+
+    def _shard(self) -> None:
+        """Keep a part of the weights in each process, from the first task on.
+
+        Not before: what looks at a network, such as the search for its head, tries a whole copy.
+        """
+        if self._settings.shard is None or self._group.size == 1 or self._is_sharded:
+            return
+        self._is_sharded = True
+        self._settings.shard(self.network)
+        self._optimiser = self._make_optimiser(self.network)
+        self._set_rate()
+
+    def _whole(self, state: Any) -> Any:
+        return whole(state) if self._is_sharded else state
+
+    def _load_weights(self, state: Mapping[str, Tensor]) -> None:
+        if self._is_sharded:
+            state = share_out(state, self.network.state_dict())
+        self.network.load_state_dict(state)
 
     @property
     def device(self) -> torch.device:
@@ -213,6 +263,7 @@ class Learner:
         """
         if self._in_task:
             self.end_task()
+        self._shard()
         if from_scratch or (self.method.starts_afresh and self._known):
             self.restart()
         self._known.update(classes)
@@ -237,7 +288,7 @@ class Learner:
         """Diverged where an update made weights infinite: a loss is checked before its update."""
         groups = self._optimiser.param_groups
         weights: list[Tensor] = [weight for group in groups for weight in group["params"]]
-        largest = torch.stack(torch._foreach_norm(weights)).max()
+        largest = torch.stack(self._whole(torch._foreach_norm(weights))).max()
         if not bool(largest < LARGEST_WEIGHT):  # this way round, so that NaN is refused, too
             raise Diverged(
                 f"weights were not finite after step {self.steps}; try a lower learning rate"
@@ -361,6 +412,8 @@ class Learner:
             if each.requires_grad and each.grad is None:  # another process may have one
                 each.grad = torch.zeros_like(each)
         gradients = [each.grad for each in weights if each.grad is not None]
+        if self._is_sharded:  # the backward pass has averaged them
+            gradients = []
         buffers = [buffer for network in self.networks for buffer in network.buffers()]
         statistics = [buffer for buffer in buffers if buffer.is_floating_point()]
         mean = loss.detach().float().clone()
@@ -417,7 +470,7 @@ class Learner:
         if self._grown_to is not None:
             network = copy.deepcopy(network)
             grow_head(network, self._grown_to)
-        self.network.load_state_dict(network.state_dict())
+        self._load_weights(network.state_dict())
         self._optimiser = self._make_optimiser(self.network)
         self._set_rate()
         self.method.attach(self.network, self._seed)
@@ -427,6 +480,11 @@ class Learner:
 
         Stored logits get 0 for the new classes, as new outputs do.
         """
+        if self._is_sharded:
+            raise UserError(
+                "a network whose weights are shared out between processes cannot take on new classes; "
+                "give it enough outputs from the start"
+            )
         replaced = grow_head(self.network, outputs)
         if not replaced:
             return
@@ -452,6 +510,8 @@ class Learner:
         """What this process evaluates of samples that all have; all of them, if they are few."""
         if not 1 < self._group.size <= len(images):
             return images
+        if self._is_sharded and len(images) % self._group.size:
+            return images  # all processes make the same number of forwards, or wait for ever
         return images[self._group.share(len(images))]
 
     @contextlib.contextmanager
@@ -523,8 +583,8 @@ class Learner:
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
         return {
-            "network": self.network.state_dict(),
-            "optimiser": self._optimiser.state_dict(),
+            "network": self._whole(self.network.state_dict()),
+            "optimiser": self._whole(self._optimiser.state_dict()),
             "memory": self.buffer.state_dict(),
             "objective": self._method_state.state_dict(),
             "steps": self.steps,
@@ -543,7 +603,8 @@ class Learner:
         """Take up where `state_dict` left off."""
         if (outputs := state.get("grown_to")) is not None:
             self.grow(outputs)
-        self.network.load_state_dict(state["network"])
+        self._shard()
+        self._load_weights(state["network"])
         self._optimiser.load_state_dict(_checked(state["optimiser"], self._optimiser))
         self.buffer.load_state_dict(state["memory"])
         self._method_state.load_state_dict(state["objective"])
@@ -580,7 +641,7 @@ def _maker_of(network: nn.Module | Callable[[int], nn.Module]) -> Callable[[int]
     if is_sharded(network):
         raise UserError(
             "a Learner copies its network, and one that processes share (fully_shard) cannot be "
-            "copied: use driftwise.Realigner in a loop of your own"
+            "copied: give it whole, and say how with TrainSettings(shard=fully_shard)"
         )
     given = copy.deepcopy(network)
     take_single_samples(given)
@@ -600,12 +661,17 @@ def _checked(state: Mapping[str, Any], optimiser: torch.optim.Optimizer) -> dict
             if type(given) not in (int, float) if is_number else given != value:
                 raise ValueError(f"expected {name} of an optimiser like {value!r}")
     weights = [weight for group in optimiser.param_groups for weight in group["params"]]
+    mine_of: dict[Any, dict[str, Any]] = {}
     for number, sums in state["state"].items():
+        weight = weights[int(number)]
         for name, value in sums.items():
-            shape = weights[int(number)].shape
-            if isinstance(value, Tensor) and value.ndim and value.shape != shape:
-                raise ValueError(f"expected {name} of an optimiser with the shape {tuple(shape)}")
-    return {"state": state["state"], "param_groups": groups}
+            if isinstance(value, Tensor) and value.ndim and value.shape != weight.shape:
+                raise ValueError(
+                    f"expected {name} of an optimiser with the shape {tuple(weight.shape)}"
+                )
+        own = copy.deepcopy(dict(sums))  # torch would go on in the tensors that it is given
+        mine_of[number] = share_out(own, dict.fromkeys(own, weight))
+    return {"state": mine_of, "param_groups": groups}
 
 
 def _report_single_samples(error: ValueError) -> None:

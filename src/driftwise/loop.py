@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from driftwise import rng
 from driftwise.errors import UserError
 from driftwise.protocols import (
     Adaptation,
@@ -28,6 +30,12 @@ from driftwise.types import (
     TaskRecord,
     TaskState,
     Verdict,
+)
+
+UNREPEATABLE = (
+    "while a task was learned, something drew from a global random generator of torch or numpy: the "
+    "run can be neither repeated nor resumed exactly; a component should draw from a generator that "
+    "it keeps in an attribute, such as driftwise.rng.fork(seed, 'name')"
 )
 
 TaskT = TypeVar("TaskT", bound=Task)
@@ -112,6 +120,7 @@ def run_tasks(
     `task_state`, if there is one; all components must be in the state of that moment.
     """
     learner, ledger = handler.learner, handler.ledger
+    is_warned = False
     for task in tasks:
         context = context_of(task)
         if task_state is None:
@@ -130,6 +139,7 @@ def run_tasks(
         else:
             listener.resumed(task, task_state, len(samples))
 
+        drawn = rng.global_state()
         with ledger.phase("train"):
             if task_state is None:
                 learner.begin_task(task.new_classes, from_scratch=result.from_scratch)
@@ -154,6 +164,9 @@ def run_tasks(
         later_notes = handler.follow_up(context)
         with ledger.phase("train"):
             learner.end_task()
+        if not is_warned and rng.global_state() != drawn:
+            is_warned = True
+            warnings.warn(UNREPEATABLE, stacklevel=2)
         renewed = tuple(dict.fromkeys((*result.renewed, *task.returning_classes)))
         learned = [own, *(some for some in (result.extra, result.refilled) if some is not None)]
         handler.renew_reference(task, (*renewed, *task.new_classes), Samples.concat(learned))

@@ -48,3 +48,9 @@ def as_global(generator: torch.Generator) -> Iterator[None]:
     finally:
         generator.set_state(torch.get_rng_state())
         torch.set_rng_state(before)
+
+
+def global_state() -> tuple[bytes, bytes, int]:
+    """The global states of torch (CPU) and numpy, to see whether something drew from them."""
+    _, key, position, *_ = np.random.get_state()  # noqa: NPY002
+    return torch.get_rng_state().numpy().tobytes(), np.asarray(key).tobytes(), int(position)

@@ -88,7 +88,10 @@ def check_learner(make: Callable[[], Learner]) -> None:
         for number in range(3):
             each.observe(make_samples(10, seed=50 + number, labels=(2,)))
         each.end_task()
-    assert same(twin.state_dict(), learner.state_dict()), "expected the same after a resume"
+    assert same(twin.state_dict(), learner.state_dict()), (
+        "expected the same after a resume; does it draw from a global random generator, or keep what "
+        "changes outside its attributes?"
+    )
     logits = learner.logits(make_samples(4).images)
     assert logits.shape == (4, NUM_CLASSES), (
         f"expected logits (4, {NUM_CLASSES}); got {logits.shape}"

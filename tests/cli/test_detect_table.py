@@ -50,6 +50,20 @@ def detect(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str
     return code, *capsys.readouterr()
 
 
+def test_a_column_that_has_no_value_in_common_is_named(
+    machine: Path, last: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A date makes every class differ, so that nothing is learned about any."""
+    dated = write_csv(machine / "dated.csv", values(0), day=range(120))
+    now = write_csv(machine / "now.csv", values(2, moved=True), day=range(500, 620))
+    code, out, _ = detect(capsys, dated, now, "--label", "gas")
+    assert code == 3
+    assert "leave them out with --leave-out day" in out
+    code, out, _ = detect(capsys, dated, now, "--label", "gas", "--leave-out", "day")
+    assert code == 3
+    assert "Times and ids" not in out
+
+
 def test_two_tables_are_compared_and_the_features_that_moved_are_named(
     machine: Path, last: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

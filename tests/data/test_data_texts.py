@@ -106,6 +106,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a detector": (lambda: dw.DriftDetector().fit(mails()), r"texts become vectors by.*encoded"),
     "arrays of images": (lambda: dw.datasets.from_arrays(["a", "b"], [0, 1]), "go into from_texts"),
+    "columns of texts": (
+        lambda: dw.datasets.from_arrays([["a", "b"]], [0]),
+        "texts in columns are encoded first",
+    ),
     "a gap": (lambda: dw.datasets.from_texts(["a", None], [0, 1]), "no text in 1 of 2 samples"),  # type: ignore[list-item]
     "one text": (lambda: dw.datasets.from_texts("abc", [0, 1, 1]), "got one text"),
     "fewer labels": (

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from detect_builders import encoder_context
@@ -286,6 +287,9 @@ NAN = np.where(np.arange(64).reshape(8, 8, 1) == 9, np.nan, IMAGES / 255)
         (7, "got int"),
         ([(IMAGES, LABELS), (IMAGES[:, :4], LABELS)], "then 4 x 8 in grey"),
         ([IMAGES], "a DataLoader"),
+        (TensorDataset(torch.zeros(3, 2), torch.arange(3)), "datasets.from_torch(data)"),
+        ({"width": [1.0, 2.0], "kind": [0, 1]}, "datasets.from_table(table, label=NAME)"),
+        (pandas.DataFrame({"width": [1.0], "kind": [0]}), "got a table, DataFrame"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(data: Any, expected: str) -> None:

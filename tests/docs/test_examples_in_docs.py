@@ -218,9 +218,9 @@ def test_a_table_becomes_a_data_set() -> None:
     assert data.domain_names == tuple(f"period {number}" for number in range(1, 5))
 
 
-@executes("docs/explanations/detection.md", "from_table")
+@executes("docs/how-to/detect.md", "from_table")
 def test_the_sensor_that_moved_is_named() -> None:
-    found = run_block("docs/explanations/detection.md", "from_table")
+    found = run_block("docs/how-to/detect.md", "from_table")
     assert found["report"].names("drifted") == ["neon"]
     assert found["moved"].name == "sensor 4"
     assert found["moved"].shift == pytest.approx(2, abs=0.4)
@@ -235,6 +235,7 @@ def test_a_network_and_a_data_set_given_as_objects() -> None:
 
 @executes("docs/how-to/vectors.md", "from_table", "HybridLearner")
 def test_a_table_is_learned_without_rehearsal(capsys: pytest.CaptureFixture[str]) -> None:
+    run_block("docs/how-to/vectors.md", 'open("readings.csv"')
     found = run_block("docs/how-to/vectors.md", "from_table")
     last = found["task"]
     assert last.number == 3
@@ -246,17 +247,9 @@ def test_a_table_is_learned_without_rehearsal(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out.count("%") == 3
 
 
-@executes("docs/how-to/vectors.md", 'dw.load("runs/gas")')
+@executes("docs/how-to/vectors.md", 'open("readings.csv"', 'dw.load("runs/gas")')
 def test_a_table_is_run_by_the_commands_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
-    draw = np.random.default_rng(0)
-    gas, year = np.arange(600) % 4, np.repeat([2022, 2023, 2024], 200)
-    vectors = (4 * draw.normal(size=(4, 6)))[(gas + year) % 4] + draw.normal(size=(600, 6))
-    lines = [",".join([*(f"sensor {i}" for i in range(1, 7)), "gas", "year"])]
-    lines += [
-        ",".join(map(str, [*vector, "abcd"[kind], when]))
-        for vector, kind, when in zip(vectors, gas, year, strict=True)
-    ]
-    Path("readings.csv").write_text("\n".join(lines) + "\n")
+    found = run_block("docs/how-to/vectors.md", 'open("readings.csv"')
     for words in commands("docs/how-to/vectors.md"):
         assert cli.command([*words, "--quiet"]) == 0
     assert result_of("runs/gas")["faa"] > 90
@@ -266,7 +259,7 @@ def test_a_table_is_run_by_the_commands_of_the_page(capsys: pytest.CaptureFixtur
     assert result_of("runs/gas-er/amr-seed0")["drift_events"][0]["transform"] == "shift"
     assert result_of("runs/digits-features")["config"]["frozen_encoder"] == "random"
     capsys.readouterr()
-    run_block("docs/how-to/vectors.md", 'dw.load("runs/gas")', vectors=vectors[-4:])
+    run_block("docs/how-to/vectors.md", 'dw.load("runs/gas")', **found)
     assert len(capsys.readouterr().out.split(",")) == 4
 
 
@@ -458,19 +451,12 @@ def test_the_examples_of_frozen_encoders(
     assert cache.folder.parent == tmp_path / "cache" / "embeddings"
 
 
-@executes("docs/how-to/distributed.md", "init_process_group")
-def test_a_loop_under_a_process_group(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@executes("docs/how-to/distributed.md", "joined()")
+def test_a_loop_of_processes(capsys: pytest.CaptureFixture[str]) -> None:
     """With one process; tests/test_distributed.py compares several."""
-    join = torch.distributed.init_process_group
-    alone: dict[str, Any] = {"init_method": f"file://{tmp_path}/group", "rank": 0, "world_size": 1}
-    monkeypatch.setattr(
-        torch.distributed, "init_process_group", lambda backend: join(backend, **alone)
-    )
-    run_block("docs/how-to/distributed.md", "init_process_group")
+    run_block("docs/how-to/distributed.md", "joined()")
     assert [line[0] for line in capsys.readouterr().out.splitlines()] == list("12345")
-    assert not torch.distributed.is_initialized()
+    assert result_of("runs/objects")["labels"]["adaptation"] >= 0
 
 
 @executes("docs/explanations/open_questions.md", "longest_hidden")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -12,17 +13,19 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/explanations/kinds.md").read_text()
 
 
-def kept(name: str) -> Any:
-    return json.loads((ROOT / f"results/kinds/reported-{name}.json").read_text())
+def kept(name: str, source: str = "reported") -> Any:
+    return json.loads((ROOT / f"results/kinds/{source}-{name}.json").read_text())
 
 
-def test_the_table_of_kinds_is_that_of_the_results() -> None:
-    results = [kept(name) for name in ("given", "predicted", "none")]
+@pytest.mark.parametrize("source", ["reported", "gas-sensor"])
+def test_the_tables_of_kinds_are_those_of_the_results(source: str) -> None:
+    results = [kept(name, source) for name in ("given", "predicted", "none")]
     averages = " | ".join(f"**{100 * each['macro_average']:.1f}**" for each in results)
     assert f"| **macro-average** | {averages} |" in PAGE
     for kind in results[0]["right_by_kind"]:
         rates = " | ".join(f"{100 * each['right_by_kind'][kind]:.0f}" for each in results)
-        assert f"| {kind} | {rates} |" in PAGE
+        shown = f"{kind} (far)" if (kind, source) == ("new class", "gas-sensor") else kind
+        assert f"| {shown} | {rates} |" in PAGE
 
 
 def test_the_confusion_matrix_is_that_of_the_results() -> None:
@@ -31,6 +34,26 @@ def test_the_confusion_matrix_is_that_of_the_results() -> None:
         if change != "several":
             cells = " | ".join(str(found.get(kind, "")) for kind in kinds)
             assert f"| {change} ({sum(found.values())}) | {cells} |" in PAGE
+
+
+def test_the_gain_of_acting_on_the_kind_is_that_of_the_results() -> None:
+    with (ROOT / "results/kinds_stream.csv").open(newline="") as lines:
+        runs = list(csv.DictReader(lines))
+    for labels, budget in {(each["labels"], each["budget"]) for each in runs}:
+        cells = []
+        for way in ("nothing", "amr", "auto"):
+            some = [
+                each
+                for each in runs
+                if (each["labels"], each["budget"], each["way"]) == (labels, budget, way)
+            ]
+            assert len({each["seed"] for each in some}) == len(some) == 5
+            means = [
+                sum(float(each[column]) for each in some) / len(some)
+                for column in ("accuracy", "adaptation")
+            ]
+            cells.append("{:.1f} ({:.0f})".format(*means))
+        assert f"| {' | '.join(cells)} |" in PAGE
 
 
 @pytest.mark.parametrize("change", ["near", "far"])

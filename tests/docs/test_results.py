@@ -13,9 +13,12 @@ import pytest
 import results_page
 import table_budget
 
+from driftwise.config.presets import resolve
+from driftwise.config.schema import RunConfig
 from driftwise.report.sweeps import read_sweep
 from driftwise.reproduce.grids import TABLES, TARGETS
 from driftwise.reproduce.published import find
+from driftwise.sweeps.plan import run_id
 from driftwise.sweeps.shared import tree_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -111,6 +114,12 @@ def test_all_drifts_were_found(cells: dict[Cell, list[dict[str, Any]]]) -> None:
 
 def test_the_page_is_what_the_kept_results_say() -> None:
     assert results_page.page_of(TEXT, results_page.RESULTS) == TEXT
+
+
+def test_the_commands_of_today_find_every_kept_run() -> None:
+    for file in sorted((ROOT / "results" / "tables" / "runs").glob("*/config.json")):
+        config = RunConfig(**json.loads(file.read_text()))
+        assert run_id(resolve(config)) == file.parent.name, "see LATER_OPTIONS in sweeps/plan.py"
 
 
 def test_kept_results_are_shortened_and_count_as_finished(tmp_path: Path) -> None:

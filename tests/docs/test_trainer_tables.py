@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import csv
-import json
 import statistics
 from collections import defaultdict
 
+import cost_pages
 from pages import PAGES, ROOT
 from scipy import stats
 
-TRAINERS, DISTRIBUTED = PAGES["docs/how-to/trainers.md"], PAGES["docs/how-to/distributed.md"]
+TRAINERS = PAGES["docs/how-to/trainers.md"]
 LOOPS = {
     "own loop": "our own",
     "lightning": "Lightning",
@@ -60,17 +60,5 @@ def test_no_trainer_is_shown_to_be_below_our_own_loop_but_by_five_seeds_as_the_p
 
 
 def test_costs_are_the_saved_ones() -> None:
-    names = {"resnet": "ResNet-18", "mlp": "MLP"}
-    for found in json.loads((ROOT / "results" / "distributed.json").read_text())["findings"]:
-        if found["processes"] == 1:
-            continue
-        cells = [f"{names[found['case']]}, {found['layout']}, {found['processes']}"]
-        for key in ("slower_wall", "slower_processor"):
-            low, middle, high = (100 * each for each in found[key])
-            cells.append(f"{middle:+.1f} % ({low:+.1f} to {high:+.1f})")
-        cells += [f"{100 * found[key]:.1f} %" for key in ("buffer", "buffer_processor")]
-        assert f"| {' | '.join(cells)} |" in DISTRIBUTED, cells
-    lightning = json.loads((ROOT / "results" / "trainer_cost.json").read_text())["lightning"]
-    low, middle, high = (100 * each for each in lightning["slower_processor"])
-    assert f"{middle:+.1f} % ({low:+.1f} to {high:+.1f}) of the processor time" in TRAINERS
-    assert f"{100 * lightning['share']:.1f} % of it" in TRAINERS
+    for path, text in cost_pages.pages().items():
+        assert path.read_text() == text, f"{path.name}: python benchmarks/cost_pages.py"

@@ -130,54 +130,6 @@ def test_lightning_batches_without_labels_are_refused_and_the_module_is_left_as_
     assert "training_step" not in vars(module)
 
 
-WORK = """
-import os, sys, torch
-from trainer_cases import in_lightning
-
-size, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
-
-def batches(digits):
-    whole = [(x, y) for x, y in digits.batches(1) if len(y) == 32]
-    half = slice(rank * 32 // size, (rank + 1) * 32 // size)
-    return [(x[half], y[half]) for x, y in whole]
-
-strategy = {"strategy": "ddp", "devices": size} if size > 1 else {}
-_, module, callback = in_lightning(
-    epochs=1, batches=batches, use_distributed_sampler=False, **strategy
-)
-found = callback.state_dict(), module.state_dict(), callback.realigner.records[2].drifted
-if rank == 0:
-    torch.save(found, sys.argv[1])
-"""
-
-
-def test_lightnings_ddp_has_one_buffer_and_one_decision(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("lightning")
-    work, one_process, two_processes = (str(tmp_path / name) for name in ("work.py", "one", "two"))
-    Path(work).write_text(WORK)
-    monkeypatch.setattr(sys, "argv", [work, one_process])
-    runpy.run_path(work)
-    launch = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone")
-    done = subprocess.run(
-        [sys.executable, *launch, work, two_processes],
-        env={**os.environ, **ENVIRONMENT, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert Path(two_processes).exists(), done.stderr  # torch may abort after the work is done
-    (one, weights, drifted), (two, others, also) = (
-        torch.load(path, weights_only=True) for path in (one_process, two_processes)
-    )
-    assert same(two["buffer"], one["buffer"])
-    assert drifted == also == (0, 1, 2, 3)
-    assert one["ledger"]["labels"] == two["ledger"]["labels"]
-    for name in weights:
-        torch.testing.assert_close(others[name], weights[name], rtol=0, atol=1e-4)
-
-
 # transformers
 
 
@@ -218,6 +170,104 @@ def test_transformers_goes_on_from_a_checkpoint_bit_for_bit(tmp_path: Path) -> N
     (last / "realignment.pt").unlink()
     with pytest.raises(UserError, match=r"expected in .*realignment.pt, which does not exist"):
         started("no")[0].train(resume_from_checkpoint=str(last))
+
+
+# Several processes
+
+BEGIN = """
+import os, sys, torch
+from trainer_cases import LR, Digits, in_lightning, in_transformers, make_network, pair
+
+size, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
+each = 32 // size
+found = []
+
+def note(realigner, module):
+    found.append((realigner.state_dict(), module.state_dict(), realigner.records[2].drifted))
+"""
+IN_LIGHTNING = """
+def batches(digits):
+    whole = [(x, y) for x, y in digits.batches(1) if len(y) == 32]
+    mine = slice(rank * each, (rank + 1) * each)
+    return [(x[mine], y[mine]) for x, y in whole]
+
+strategy = {"strategy": "ddp", "devices": size} if size > 1 else {}
+_, module, callback = in_lightning(
+    epochs=1, batches=batches, use_distributed_sampler=False, **strategy
+)
+note(callback.realigner, module)
+"""
+IN_TRANSFORMERS = """
+_, module, callback = in_transformers(
+    epochs=2, multiple_of=32, per_device_train_batch_size=each, ddp_find_unused_parameters=False
+)
+note(callback.realigner, module)
+"""
+WITH_ACCELERATE = """
+from accelerate import Accelerator
+from torch.utils.data import DataLoader, TensorDataset
+from driftwise import Realigner
+
+digits, module = Digits(), make_network()
+accelerator = Accelerator(cpu=True)
+realigner = Realigner(module, **digits.settings())
+network, optimiser = accelerator.prepare(module, torch.optim.SGD(module.parameters(), lr=LR))
+for digits.task in digits.stream.tasks():
+    x, y = pair(digits.task.train())
+    count = len(y) // 32 * 32
+    loader = accelerator.prepare(DataLoader(TensorDataset(x[:count], y[:count]), batch_size=each))
+    realigner.begin_task()
+    for batch in loader:
+        inputs, labels = realigner.extend(batch)
+        loss = torch.nn.functional.cross_entropy(network(inputs), labels)
+        optimiser.zero_grad()
+        accelerator.backward(loss)
+        optimiser.step()
+        realigner.offer(batch)
+    realigner.end_task()
+note(realigner, module)
+"""
+END = """
+if rank == 0:
+    torch.save(found, sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize(
+    ("packages", "work"),
+    [
+        (("lightning",), IN_LIGHTNING),
+        (("transformers", "accelerate"), IN_TRANSFORMERS + WITH_ACCELERATE),
+    ],
+)
+def test_two_processes_of_a_trainer_have_the_buffer_of_one_bit_for_bit_and_one_decision(
+    packages: tuple[str, ...], work: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in packages:
+        pytest.importorskip(package)
+    script, one_process, two_processes = (
+        str(tmp_path / name) for name in ("work.py", "one", "two")
+    )
+    Path(script).write_text(BEGIN + work + END)
+    monkeypatch.setattr(sys, "argv", [script, one_process])
+    runpy.run_path(script)
+    launch = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone")
+    done = subprocess.run(
+        [sys.executable, *launch, script, two_processes],
+        env={**os.environ, **ENVIRONMENT, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
+    assert Path(two_processes).exists(), done.stderr  # torch may abort after the work is done
+    expected, found = (torch.load(path, weights_only=True) for path in (one_process, two_processes))
+    assert len(found) == len(packages)
+    for (one, weights, drifted), (two, others, also) in zip(expected, found, strict=True):
+        assert same(two["buffer"], one["buffer"])
+        assert drifted == also == (0, 1, 2, 3)
+        assert one["ledger"]["labels"] == two["ledger"]["labels"]
+        for name in weights:
+            torch.testing.assert_close(others[name], weights[name], rtol=0, atol=1e-4)
 
 
 # Avalanche, in its own environment

@@ -106,6 +106,7 @@ def test_what_cannot_be_used_is_refused_in_one_line_and_changes_nothing() -> Non
         ({"check_rows": "many"}, "check_rows"),
         ({"catch_up_steps": 2.5}, "catch_up_steps"),
         ({"label_seconds": 0}, "label_seconds must lie above 0"),
+        ({"save_seconds": -1}, "save_seconds must be at least 0, or None"),
         ({"learning_share": 1.0}, "learning_share must lie from 0 to 0.9; got 1.0"),
         ({"max_gradient": 0}, "max_gradient must be above 0"),
         ({"method": "joint"}, "method joint trains on all samples so far"),

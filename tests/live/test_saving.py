@@ -110,6 +110,23 @@ def test_restarts_change_no_bit(
     assert same(state, expected)
 
 
+@pytest.mark.parametrize(("seconds", "lost"), [(0.0, 0), (3600.0, 20), (None, 20)])
+def test_a_killed_process_loses_what_came_since_the_last_save_by_itself(
+    seconds: float | None, lost: int, tmp_path: Path, load: Load
+) -> None:
+    mine = live_learner(folder=tmp_path / "it", seed=1, save_seconds=seconds)
+    observe(mine, 0)
+    mine.save()
+    for start in (10, 20):
+        observe(mine, start)
+    mine._release()  # as if killed: nothing more is saved
+    assert load(tmp_path / "it").num_samples == 30 - lost
+
+
+def test_nothing_is_saved_by_itself_where_there_is_no_folder() -> None:
+    assert not observe(live_learner(save_seconds=0.0)).notes
+
+
 def test_answers_and_requests_that_wait_survive_a_restart(tmp_path: Path, load: Load) -> None:
     requests: list[Request] = []
     mine = before_drift(labels=requests.append, folder=tmp_path / "it")

@@ -350,6 +350,14 @@ def images_of(data: Dataset = DATA) -> Dataset:
             "no table at nowhere.csv",
         ),
         (lambda out: run(RunConfig(benchmark="table"), out), 'needs data="FILE"'),
+        (
+            lambda out: run(config_of("slda"), out, data={"width": [1.0], "kind": [0]}),  # type: ignore[arg-type]
+            "got dict: make one with datasets.from_table",
+        ),
+        (
+            lambda out: dw.streams.class_incremental((np.zeros((4, 2)), [0, 1, 0, 1])),  # type: ignore[arg-type]
+            "got tuple: make one with .*from_arrays",
+        ),
     ],
 )
 def test_what_cannot_be_learned_is_refused_before_a_folder_is_made(

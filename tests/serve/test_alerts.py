@@ -192,6 +192,7 @@ def test_settings_from_a_file(tmp_path: Path) -> None:
         ("targets: [{to: webhook, url: 'file:///etc'}]", "http or https"),
         ("targets: [{to: command}]", "a program to call"),
         ("targets: [{to: email, server: x}]", "sender and recipients"),
+        ("targets: [{to: email, server: 'x:smtp', sender: a, recipients: [b]}]", "host:port"),
         ("targets: [{to: pigeon}]", "pigeon"),
         ("targets: [{to: slack, url: 'http://x', kinds: [rain]}]", "unknown alert 'rain'"),
         ("targets: 3", "list of objects"),

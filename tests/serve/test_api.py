@@ -220,6 +220,9 @@ def test_what_is_known_can_be_read(web: TestClient, service: Service) -> None:
     values = web.get(f"/v1/verdicts/{drifted['number']}/values").json()
     assert [len(values["before"]), len(values["after"])] == drifted["examples"]
     assert {len(each) for each in values["before"]} == {64}
+    assert values["texts"] is None
+    dashboard = web.get("/v1/dashboard").json()
+    assert drifted["kind"] in dashboard["actions"], "what to do about it"
     for path in ("examples", "values"):
         assert web.get(f"/v1/verdicts/9999/{path}").status_code == 404
     last = verdicts[-1]["number"]
@@ -479,6 +482,32 @@ def test_an_unforeseen_error_shows_nothing_of_itself(
     assert "secret" not in response.text
 
 
+def test_tokens_are_in_no_log_no_file_and_no_answer(
+    service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    unknown = "token-of-a-stranger-3"
+    web = TestClient(make_app(service, access=Access(ACCESS), hosts=None), base_url=BASE)
+    answers = []
+    for token in (ADMIN, unknown):
+        headers = {"authorization": f"Bearer {token}"}
+        answers.append(web.get("/v1/audit", headers=headers))
+        answers.append(web.post("/v1/save", json={}, headers=headers))
+        answers.append(web.post("/login", data={"token": token}))
+        web.cookies.clear()
+    headers = {"authorization": f"Bearer {ADMIN}"}
+    answers.append(web.post("/v1/mode", json={"mode": "none"}, headers=headers))
+    monkeypatch.setattr(service, "predict", None)  # an error that nobody has foreseen
+    body = {"x": CHANGING.images[:1].tolist()}
+    answers.append(web.post("/v1/predict", json=body, headers=headers))
+    assert [each.status_code for each in answers] == [200, 200, 200, 401, 401, 403, 422, 500]
+    files = [each.read_bytes() for each in service.folder.rglob("*") if each.is_file()]
+    assert len(files) > 3
+    for token in (ADMIN, unknown):
+        assert token not in caplog.text
+        assert not any(token.encode() in content for content in files)
+        assert not any(token in each.text for each in answers)
+
+
 def test_what_cannot_be_logged_is_refused_with_503(
     web: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -535,3 +564,10 @@ def test_runs_are_shown_as_done_running_stopped_and_failed(
     }
     assert lines["sweep/runs/failed"]["note"] == "no such data set"
     assert len(lines["sweep/runs/done"]["points"]) == 2
+
+
+def test_without_a_learner_the_runs_are_the_first_page(service: Service, tmp_path: Path) -> None:
+    app = make_app(service, runs=views.RunsView(tmp_path, alone=True))
+    page = TestClient(app, base_url=BASE).get("/")
+    assert page.url.path == "/runs"
+    assert "Inbox" not in page.text

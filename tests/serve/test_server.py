@@ -22,7 +22,7 @@ import driftwise
 from driftwise.cli.main import command
 from driftwise.errors import RunFailure, UserError
 from driftwise.serve import Address, Learning, ServiceError
-from driftwise.serve.server import _bound
+from driftwise.serve.server import _all_bound, _bound
 
 pytest.importorskip("uvicorn")
 
@@ -229,3 +229,14 @@ def test_answers_are_sent_without_delay() -> None:
         taken = Address(port=listener.getsockname()[1])
         with pytest.raises(RunFailure, match="cannot listen on"):
             _bound(taken)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_connections_are_taken_before_it_says_where_it_serves(workers: int) -> None:
+    listeners = _all_bound(Address(port=0), workers)
+    try:
+        port = listeners[0].getsockname()[1]
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    finally:
+        for listener in listeners:
+            listener.close()

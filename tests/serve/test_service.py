@@ -15,7 +15,7 @@ from serve_tools import CHANGING, batch, open_service, state_of
 
 from driftwise.errors import RunFailure, UserError
 from driftwise.live.engine import BatchOutcome, LiveEngine
-from driftwise.serve import audit
+from driftwise.serve import audit, history
 from driftwise.serve.audit import AuditLog
 from driftwise.serve.service import Conflict, Overloaded, Service, Unavailable
 from driftwise.serve.settings import ServeSettings
@@ -228,6 +228,39 @@ def test_labels_of_people_realign_a_drifted_class(tmp_path: Path) -> None:
         drifted = [line for line in service.history.verdicts if line["drifted"]]
         assert all(count > 0 for count in drifted[0]["examples"])
         assert service.audit.tail(1)[0]["by"] == "anna"
+
+
+def test_a_drifted_class_is_shown_by_its_texts_long_after_they_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "MAX_RECENT", 20)
+
+    def send(service: Service, number: int) -> None:
+        x, y = batch(number)
+        texts = [f"text {10 * number + place}" for place in range(10)]
+        service.observe(x, y if number < 35 else None, texts=texts).result(SECONDS)
+
+    with open_service(tmp_path / "a", learner={"recent_rows": 100}) as service:
+        for number in range(40):
+            send(service, number)
+        folder = crashed_copy(service, tmp_path / "b")
+        for number in range(40, 60):
+            send(service, number)
+        kept = service.history
+        assert len(kept.texts) < 500, "texts of other samples are dropped"
+        for line in [each for each in kept.verdicts if each["drifted"]]:
+            assert line["texts"]
+            found = kept.examples[line["number"]]
+            assert found.texts is not None
+            for side, samples in zip(found.texts, found[:2], strict=True):
+                ids = [int(text.removeprefix("text ")) for text in side]
+                np.testing.assert_array_equal(samples, CHANGING.images[ids])
+            assert any(int(text.removeprefix("text ")) < 300 for text in found.texts[0])
+        expected = state_of(service)
+    with open_service(folder) as again:
+        for number in range(40, 60):
+            send(again, number)
+        assert same(state_of(again), expected)
 
 
 @pytest.mark.parametrize("adaptation", ["amr", "amr-partial"])

@@ -54,13 +54,24 @@ def test_the_window_ranks_what_only_the_current_samples_have_above_what_distance
     # 200 features, of which the new samples differ in all, by 0.3 deviations each.
     reference = normal(300, 200, 0)
     current = torch.cat([normal(200, 200, 1), normal(60, 200, 2, at=0.3)])
-    scores = novelty_in_window(reference, current)
+    scores = novelty_in_window({0: reference}, current)
     new, old = scores[200:], scores[:200]
     area = (new[:, None] > old[None]).double().mean()
     known = KnownClasses({0: reference})
     distances = known.score(current).novelty
     by_distance = (distances[200:, None] > distances[None, :200]).double().mean()
     assert float(area) > 0.9 > float(by_distance) + 0.05
+
+
+def test_a_far_class_stands_out_in_the_window_and_equal_samples_do_not() -> None:
+    reference = {0: normal(40, 8, 0), 1: normal(40, 8, 1, at=4.0)}
+    usual = torch.cat([normal(40, 8, 2), normal(40, 8, 3, at=4.0)])
+    far = normal(25, 8, 4)
+    far[:, :4] += 4.0  # as far from either class as they are from one another, or nearly
+    scores = novelty_in_window(reference, torch.cat([usual, far]))
+    assert float((scores[80:, None] > scores[None, :80]).double().mean()) > 0.95
+    assert set(novelty_in_window(reference, torch.ones(30, 8)).tolist()) == {0.0}
+    assert novelty_in_window(reference, torch.ones(0, 8)).tolist() == []
 
 
 def test_repeats_are_readings_that_came_three_times() -> None:

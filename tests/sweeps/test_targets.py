@@ -100,9 +100,24 @@ def test_natural_drift_has_two_detectors_on_any_data_that_have_it() -> None:
         ("clear10-cd", "ks"),
         ("clear10-cd", "mmd"),
     ]
-    for benchmark, drifts in (("pacs-cd", 3), ("yearbook-cd", 7)):
+    for benchmark, drifts in (("pacs-cd", 3), ("yearbook-cd", 7), ("iwildcam-cd", 3)):
         runs = plan_of("natural", "paper", benchmark=benchmark).runs
         assert {(run.config.benchmark, run.config.num_drifts) for run in runs} == {
             (benchmark, drifts)
         }
         assert {run.config.detector for run in runs} == {"ks", "mmd"}
+
+
+def test_natural_drift_of_vectors_is_checked_as_that_of_images() -> None:
+    images, vectors = (
+        {run.config.detector: run.config for run in plan_of("natural", benchmark=name).runs}
+        for name in ("pacs-cd", "iwildcam-cd")
+    )
+    shared = ("checked", "monitor", "monitor_labels", "reference", "encoder", "buffer_policy")
+    for detector, config in images.items():
+        other = vectors[detector]
+        for key in (*shared, "realigned_logits", "drift_seed", "min_harm"):
+            assert getattr(other, key) == getattr(config, key), key
+        for key in ("level", "correction"):
+            sides = (each.options["detector"][key] for each in (config, other))
+            assert len({*sides}) == 1, key

@@ -32,6 +32,11 @@ class SpendByGain(Adaptation):
     The fresh labels also decide how much the old samples of a class still count
     (`stats.old_weight`): they all stay where the labels show no use in dropping them, and all go where
     they are in the way.
+
+    >>> import driftwise as dw
+    >>> network = dw.models.seeded(dw.models.MLP, input_shape=(1, 8, 8), num_classes=10, seed=0)
+    >>> learner = dw.Learner(network, dw.methods.ER(), buffer=dw.ReplayBuffer(100), lr=0.1)
+    >>> loop = dw.DriftLoop(learner, detector=dw.detect.KS(), adaptation=dw.adapt.SpendByGain(unnoticed=0.05))
     """
 
     def __init__(self, *, unnoticed: float = 0.1, adapt_from: float = 0.02) -> None:

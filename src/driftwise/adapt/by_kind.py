@@ -24,6 +24,11 @@ class ByKind(Wrapper):
     - new class, mix, harmless, corrupted: nothing, and a note says what to do.
 
     A detector that names no kinds has all of its classes treated as drifted.
+
+    >>> import driftwise as dw
+    >>> network = dw.models.seeded(dw.models.MLP, input_shape=(1, 8, 8), num_classes=10, seed=0)
+    >>> learner = dw.Learner(network, dw.methods.ER(), buffer=dw.ReplayBuffer(100), lr=0.1)
+    >>> loop = dw.DriftLoop(learner, detector=dw.detect.KS(), adaptation=dw.adapt.ByKind())
     """
 
     def __init__(self, *, concepts: int = 3, same_below: float = 0.4) -> None:

@@ -31,7 +31,11 @@ _CHOICES: dict[str, Choice | None] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ComposeOptions:
-    """Options of the parts; those of absent parts have no effect."""
+    """Options of the parts; those of absent parts have no effect.
+
+    >>> ComposeOptions(follow_ups=1).follow_ups
+    1
+    """
 
     full_from: float = 0.8
     """partial: fraction drifted from which on all samples of a class are replaced"""
@@ -76,7 +80,10 @@ class ComposeOptions:
 
 
 def compose(options: ComposeOptions, *, parts: Collection[str]) -> Adaptation:
-    """Realignment with some of the `PARTS`; "free-labels" needs "recovery"."""
+    """Realignment with some of the `PARTS`; "free-labels" needs "recovery".
+
+    >>> adaptation = compose(ComposeOptions(), parts={"partial", "recovery"})
+    """
     assert set(parts) <= set(PARTS), parts
     assert "recovery" in parts or "free-labels" not in parts, parts
     assert "partial" not in parts or "weighed" not in parts, parts

@@ -12,7 +12,11 @@ from driftwise.types import AdaptationResult, Verdict
 
 
 class Hysteresis(Wrapper):
-    """Passes on a class once a clear fraction of it has drifted, and then until hardly any does."""
+    """Passes on a class once a clear fraction of it has drifted, and then until hardly any does.
+
+    >>> import driftwise as dw
+    >>> adaptation = dw.adapt.Hysteresis(dw.adapt.Realign(), begin=0.4)
+    """
 
     def __init__(self, inner: Adaptation, *, begin: float = 0.3, end: float = 0.15) -> None:
         """Two thresholds on the fraction drifted.

@@ -17,6 +17,12 @@ class PartialRealign(Realign):
 
     With n buffer samples and a fraction f drifted, round(f n) samples go: those most likely not to
     come from the current distribution.
+
+    >>> import driftwise as dw
+    >>> network = dw.models.seeded(dw.models.MLP, input_shape=(1, 8, 8), num_classes=10, seed=0)
+    >>> learner = dw.Learner(network, dw.methods.ER(), buffer=dw.ReplayBuffer(100), lr=0.1)
+    >>> adaptation = dw.adapt.PartialRealign(full_from=0.9)
+    >>> loop = dw.DriftLoop(learner, detector=dw.detect.KS(), adaptation=adaptation)
     """
 
     def __init__(

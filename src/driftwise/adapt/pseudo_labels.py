@@ -22,6 +22,10 @@ class PseudoLabels:
 
     Labelled monitored samples, which are never trained on, give the precision of such predictions.
     Where the precision is too low or unknown, there are no pseudo-labels.
+
+    >>> import driftwise as dw
+    >>> guard = dw.adapt.PseudoLabels(precision=0.95)
+    >>> adaptation = dw.adapt.Rehearsal(dw.adapt.Realign(), pseudo_labels=guard)
     """
 
     def __init__(self, *, precision: float = 0.9) -> None:

@@ -18,7 +18,13 @@ Choice = Callable[[Verdict, AdaptationContext], Choose]
 
 
 class Realign(Adaptation):
-    """Replaces a drifted class's samples in the buffer by as many freshly labelled ones."""
+    """Replaces a drifted class's samples in the buffer by as many freshly labelled ones.
+
+    >>> import driftwise as dw
+    >>> network = dw.models.seeded(dw.models.MLP, input_shape=(1, 8, 8), num_classes=10, seed=0)
+    >>> learner = dw.Learner(network, dw.methods.ER(), buffer=dw.ReplayBuffer(100), lr=0.1)
+    >>> loop = dw.DriftLoop(learner, detector=dw.detect.KS(), adaptation=dw.adapt.Realign())
+    """
 
     def __init__(
         self, *, choice: Choice | None = None, screen: Screen | None = None, weigh: bool = False

@@ -12,7 +12,11 @@ from driftwise.types import AdaptationResult, Moments, Samples, Verdict
 
 
 class RecurringConcepts(Wrapper):
-    """Archives the samples that a realignment replaces; restores them when their concept returns."""
+    """Archives the samples that a realignment replaces; restores them when their concept returns.
+
+    >>> import driftwise as dw
+    >>> adaptation = dw.adapt.RecurringConcepts(dw.adapt.Realign(), concepts=2)
+    """
 
     def __init__(self, inner: Adaptation, *, concepts: int = 3, same_below: float = 0.4) -> None:
         """What is archived, and when it is restored.

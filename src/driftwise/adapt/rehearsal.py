@@ -38,6 +38,9 @@ class Rehearsal(Wrapper):
 
     Steps use samples from the buffer; after tasks also pseudo-labelled samples, one of each renewed
     class. (Drawing every class equally often was tried: no better than plain draws.)
+
+    >>> import driftwise as dw
+    >>> adaptation = dw.adapt.Rehearsal(dw.adapt.Realign(), follow_ups=1)
     """
 
     def __init__(

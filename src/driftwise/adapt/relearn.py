@@ -14,6 +14,11 @@ class Relearn(Adaptation):
 
     By default it continues from the current weights and leaves outdated samples in the buffer, as
     published.
+
+    >>> import driftwise as dw
+    >>> network = dw.models.seeded(dw.models.MLP, input_shape=(1, 8, 8), num_classes=10, seed=0)
+    >>> learner = dw.Learner(network, dw.methods.ER(), buffer=dw.ReplayBuffer(100), lr=0.1)
+    >>> loop = dw.DriftLoop(learner, detector=dw.detect.KS(), adaptation=dw.adapt.Relearn(flush=True))
     """
 
     def __init__(self, *, flush: bool = False, from_scratch: bool = False) -> None:

@@ -25,6 +25,9 @@ class Screen:
     Compared are the fresh samples of all drifted classes with one another, and with the classes in
     memory that have not drifted, in the learner's features. Of each class at most as many go as the
     stated share of wrong answers explains, the most doubtful first.
+
+    >>> import driftwise as dw
+    >>> adaptation = dw.adapt.Realign(screen=dw.adapt.Screen(share=0.1))
     """
 
     share: float = 0.2

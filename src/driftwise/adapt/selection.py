@@ -14,7 +14,11 @@ _ROUNDS = 10
 
 
 def diverse(verdict: Verdict, context: AdaptationContext) -> Choose:
-    """The medoid of each of `count` k-means clusters of the learner's features."""
+    """The medoid of each of `count` k-means clusters of the learner's features.
+
+    >>> import driftwise as dw
+    >>> adaptation = dw.adapt.Realign(choice=dw.adapt.diverse)
+    """
 
     def choose(images: Tensor, count: int) -> Tensor:
         return _medoids(context.encode(images).features, count, seed=verdict.task)
@@ -23,7 +27,11 @@ def diverse(verdict: Verdict, context: AdaptationContext) -> Choose:
 
 
 def uncertain(verdict: Verdict, context: AdaptationContext) -> Choose:
-    """The samples with the highest predictive entropy."""
+    """The samples with the highest predictive entropy.
+
+    >>> import driftwise as dw
+    >>> adaptation = dw.adapt.Realign(choice=dw.adapt.uncertain)
+    """
     del verdict
 
     def choose(images: Tensor, count: int) -> Tensor:

@@ -62,7 +62,7 @@ GROUPS = {
         "training": (
             "epochs batch_size minibatch_size optimiser lr scheduler lr_milestones lr_drop "
             "lr_floor momentum weight_decay augmentation normalise channels precision "
-            "memory_format compile cuda_graphs device threads"
+            "memory_format compile cuda_graphs shard_network device threads"
         ),
     }.items()
 }

@@ -126,7 +126,8 @@ def _serve(arguments: argparse.Namespace) -> int:
     if arguments.ray is not None:
         _serve_on_ray(arguments, address, alerts)
         return DONE
-    runs = None if arguments.runs is None else RunsView(arguments.runs)
+    alone = not (arguments.what or arguments.network or arguments.model)
+    runs = None if arguments.runs is None else RunsView(arguments.runs, alone=alone)
     with tempfile.TemporaryDirectory(prefix="driftwise-demo-") as scratch:
         service, begin = _service(arguments, Path(scratch))
         for note in service.notes:

@@ -19,7 +19,7 @@ from driftwise.config import registry
 from driftwise.config.custom import CustomPart
 from driftwise.config.presets import settled
 from driftwise.config.schema import RunConfig, changed
-from driftwise.distributed import Group
+from driftwise.distributed import Group, shard_blocks
 from driftwise.errors import UserError
 from driftwise.hybrid_learner import Hybrid, HybridLearner
 from driftwise.learner import (
@@ -123,6 +123,7 @@ def make_learner(
             compiled_samples=_full_steps(config) if config.compile else (),
             cuda_graphs=config.cuda_graphs,
             max_gradient=max_gradient,
+            shard=shard_blocks if config.shard_network else None,
         ),
         seed=config.seed,
     )

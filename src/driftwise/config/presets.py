@@ -210,7 +210,7 @@ ANALYTIC = Preset(
 OF_GRADIENTS = (
     *("buffer_size", "backbone", "minibatch_size", "lr", "lr_milestones", "momentum"),
     *("weight_decay", "augmentation", "normalise", "channels", "precision", "compile"),
-    *("cuda_graphs", "buffer_device"),
+    *("cuda_graphs", "buffer_device", "shard_network"),
 )
 """Settings that mean nothing to an analytic method."""
 

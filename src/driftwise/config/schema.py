@@ -187,6 +187,9 @@ class Settings:
     gain must be measured; late digits differ"""
     cuda_graphs: bool = False
     """with compile, on CUDA: compiled forwards are recorded and played back, which saves launches"""
+    shard_network: bool = False
+    """of several processes: each keeps a part of the weights and of the optimiser's state, for a network
+    that is too large for one device"""
     device: str = "auto"
     """cpu, cuda, xpu, mps, or auto: the fastest there is"""
     threads: int | None = None
@@ -230,7 +233,11 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(Settings):
-    """Everything that decides what a run computes; saved with it."""
+    """Everything that decides what a run computes; saved with it.
+
+    >>> RunConfig(method="der++", adaptation="amr", num_drifts=2).buffer_size is None
+    True
+    """
 
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """options of components, by kind: {"detector": {"level": 0.01}}"""

@@ -58,10 +58,14 @@ def from_arrays(
     for what, column in (("images", images), ("labels", labels), ("domains", domains)):
         refuse_odd(column, f"{source}: {what}")
     array = _channels_last(images, ndim=4)
-    if array.ndim == 2 and array.dtype.kind != "U":
-        return _from_vectors(array, labels, class_names, domains, is_test, feature_names)
-    if array.dtype.kind in "OU" and array.ndim == 1:
+    if array.ndim == 1 and array.dtype.kind in "OSU":
         raise UserError(f"{source}: expected numbers; got {array.dtype}: texts go into from_texts")
+    if array.ndim == 2 and array.dtype.kind in "SU":
+        raise UserError(
+            f"{source}: expected numbers; got {array.dtype}: texts in columns are encoded first"
+        )
+    if array.ndim == 2:
+        return _from_vectors(array, labels, class_names, domains, is_test, feature_names)
     shape = full_shape(array.shape, source)
     if labels is None:
         labels, class_names = np.zeros(len(array), dtype=np.int64), class_names or (EVERYTHING,)
@@ -132,6 +136,12 @@ def from_torch(
         class_names: one name per class number. None: the `classes` that torchvision's data sets
             have, or the numbers themselves.
         allocate: returns the array that the images are written to.
+
+    >>> import torch
+    >>> images = torch.rand(10, 1, 8, 8)
+    >>> data = from_torch(torch.utils.data.TensorDataset(images, torch.arange(10) % 2))
+    >>> data.images.shape
+    (10, 8, 8, 1)
     """
     parts = [dataset] if test is None else [dataset, test]
     for part in parts:

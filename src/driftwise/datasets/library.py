@@ -64,6 +64,10 @@ def load(
             this machine is downloaded where that is possible, unless DRIFTWISE_OFFLINE is set.
         progress: called while it is downloaded, unpacked and decoded.
         warn: called with messages for the user.
+
+    >>> data = load("digits")
+    >>> data.images.shape, data.class_names[:3]
+    ((1797, 8, 8, 1), ('0', '1', '2'))
     """
     known = known_set(name)
     path = None if path is None else Path(path)
@@ -89,14 +93,22 @@ def load(
 
 
 def find(name: str, path: Path | None = None) -> Path | None:
-    """Where a data set lies on this machine; None: nowhere, or inside a package."""
+    """Where a data set lies on this machine; None: nowhere, or inside a package.
+
+    >>> find("digits") is None  # inside a package, not in a folder
+    True
+    """
     known = known_set(name)
     found = locate(known.hints, lambda place: known.within(place) is not None, explicit=path)
     return None if found is None else known.within(found)
 
 
 def status() -> list[Status]:
-    """Every known data set and whether it is here."""
+    """Every known data set and whether it is here.
+
+    >>> [each.known.name for each in status()][:2]
+    ['digits', 'fashion-mnist']
+    """
     lines = []
     for known in KNOWN.values():
         found = None if known.is_embedded else find(known.name)

@@ -120,6 +120,16 @@ def from_folder(
     """Images in folders: `class/*.jpg`, `domain/class/*.jpg` or `split/class/*.jpg`.
 
     The arguments are those of `load_own`; anything but a folder of images is refused.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from PIL import Image
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> for name in ("cat", "dog"):
+    ...     (folder / name).mkdir()
+    ...     Image.new("RGB", (8, 8)).save(folder / name / "1.png")
+    >>> from_folder(folder).class_names
+    ('cat', 'dog')
     """
     if (kind := kind_of(Path(path).expanduser())) != FOLDER:
         raise UserError(f"{path} is {kind}, expected {FOLDER}; load_own reads it")
@@ -168,6 +178,16 @@ def load_own(
         warn: called with messages for the user, such as classes without images in a domain.
         table: tables only: label, features, leave_out, domain, time, periods, test, class_names, as
             in `from_table`.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from PIL import Image
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> for name in ("cat", "dog"):
+    ...     (folder / name).mkdir()
+    ...     Image.new("RGB", (8, 8)).save(folder / name / "1.png")
+    >>> load_own(folder).class_names
+    ('cat', 'dog')
     """
     from driftwise.datasets.cache import cached, source_of
     from driftwise.datasets.readers.folders import check_settings, list_folder

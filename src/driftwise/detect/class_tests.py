@@ -35,7 +35,11 @@ Comparisons = tuple[Comparison, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonOptions:
-    """Options of every two-sample detector."""
+    """Options of every two-sample detector.
+
+    >>> ComparisonOptions(level=0.01).level
+    0.01
+    """
 
     level: float = 0.05
     """promised rate of false alarms of a check"""

@@ -37,7 +37,14 @@ WHOLE = -1
 
 @dataclass(frozen=True, kw_only=True)
 class KS(ComparisonOptions):
-    """The paper's detector: Kolmogorov-Smirnov on predictive entropy."""
+    """The paper's detector: Kolmogorov-Smirnov on predictive entropy.
+
+    >>> import driftwise as dw
+    >>> network = dw.models.seeded(dw.models.MLP, input_shape=(1, 8, 8), num_classes=10, seed=0)
+    >>> learner = dw.Learner(network, dw.methods.ER(), buffer=dw.ReplayBuffer(100), lr=0.1)
+    >>> detector = dw.detect.KS(level=0.01)
+    >>> loop = dw.DriftLoop(learner, detector=detector, adaptation=dw.adapt.Realign())
+    """
 
     score: Literal["entropy", "margin", "energy", "max-probability"] = "entropy"
     """what is compared: one number per sample, from the encoder's logits"""
@@ -65,7 +72,14 @@ class PermutationOptions(ComparisonOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class MMD(PermutationOptions):
-    """The paper's second detector: maximum mean discrepancy of features."""
+    """The paper's second detector: maximum mean discrepancy of features.
+
+    >>> import driftwise as dw
+    >>> network = dw.models.seeded(dw.models.MLP, input_shape=(1, 8, 8), num_classes=10, seed=0)
+    >>> learner = dw.Learner(network, dw.methods.ER(), buffer=dw.ReplayBuffer(100), lr=0.1)
+    >>> detector = dw.detect.MMD(correction="bonferroni")
+    >>> loop = dw.DriftLoop(learner, detector=detector, adaptation=dw.adapt.Realign())
+    """
 
     def bind(self, context: DetectorContext) -> TwoSampleDetector:
         """The detector, for one stream and one learner."""
@@ -74,7 +88,14 @@ class MMD(PermutationOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class C2ST(PermutationOptions):
-    """A linear classifier separates current features from reference features, if it can."""
+    """A linear classifier separates current features from reference features, if it can.
+
+    >>> import driftwise as dw
+    >>> network = dw.models.seeded(dw.models.MLP, input_shape=(1, 8, 8), num_classes=10, seed=0)
+    >>> learner = dw.Learner(network, dw.methods.ER(), buffer=dw.ReplayBuffer(100), lr=0.1)
+    >>> detector = dw.detect.C2ST(level=0.01)
+    >>> loop = dw.DriftLoop(learner, detector=detector, adaptation=dw.adapt.Realign())
+    """
 
     def bind(self, context: DetectorContext) -> TwoSampleDetector:
         """The detector, for one stream and one learner."""
@@ -83,7 +104,14 @@ class C2ST(PermutationOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Combined(PermutationOptions):
-    """Uncertainty and features together: entropy by KS, features by MMD and by a classifier."""
+    """Uncertainty and features together: entropy by KS, features by MMD and by a classifier.
+
+    >>> import driftwise as dw
+    >>> network = dw.models.seeded(dw.models.MLP, input_shape=(1, 8, 8), num_classes=10, seed=0)
+    >>> learner = dw.Learner(network, dw.methods.ER(), buffer=dw.ReplayBuffer(100), lr=0.1)
+    >>> detector = dw.detect.Combined(spending="inverse-square")
+    >>> loop = dw.DriftLoop(learner, detector=detector, adaptation=dw.adapt.Realign())
+    """
 
     method: Literal["cauchy", "harmonic", "bonferroni"] = "cauchy"
     """how the tests' p-values become one: cauchy has the most power and holds nearly, the others

@@ -111,14 +111,22 @@ def _batches_of(data: Data) -> Iterator[Batch]:
         yield data.images, data.labels
     elif _is_batch(data):
         yield data
+    elif isinstance(data, Mapping) or hasattr(data, "columns") or hasattr(data, "column_names"):
+        raise UserError(
+            f"got a table, {type(data).__name__}: give datasets.from_table(table, label=NAME), with the"
+            " name of the column that holds the classes"
+        )
     elif isinstance(data, Iterable) and not isinstance(
         data, np.ndarray | Tensor | str | bytes | bytearray | memoryview | Mapping
     ):
         yield from data  # type: ignore[misc]
     else:
+        hint = ""
+        if isinstance(data, torch.utils.data.Dataset):
+            hint = ": give datasets.from_torch(data), or a DataLoader of it"
         raise UserError(
             "expected a Dataset, a pair (images, labels) or batches of such pairs; got"
-            f" {type(data).__name__}"
+            f" {type(data).__name__}{hint}"
         )
 
 

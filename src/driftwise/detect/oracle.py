@@ -46,7 +46,14 @@ class AlwaysDetector(NeverDetector):
 
 @dataclass(frozen=True, kw_only=True)
 class Oracle:
-    """Knows the schedule, and errs as often as it is set to: shows what a detector's errors cost."""
+    """Knows the schedule, and errs as often as it is set to: shows what a detector's errors cost.
+
+    >>> import driftwise as dw
+    >>> network = dw.models.seeded(dw.models.MLP, input_shape=(1, 8, 8), num_classes=10, seed=0)
+    >>> learner = dw.Learner(network, dw.methods.ER(), buffer=dw.ReplayBuffer(100), lr=0.1)
+    >>> detector = dw.detect.Oracle(tpr=0.9, fpr=0.01)
+    >>> loop = dw.DriftLoop(learner, detector=detector, adaptation=dw.adapt.Realign())
+    """
 
     tpr: float = 1.0
     """fraction of drifted classes that are flagged when they drift"""
@@ -84,7 +91,14 @@ class OracleDetector(NeverDetector):
 
 
 class Always:
-    """Flags every class at every task."""
+    """Flags every class at every task.
+
+    >>> import driftwise as dw
+    >>> network = dw.models.seeded(dw.models.MLP, input_shape=(1, 8, 8), num_classes=10, seed=0)
+    >>> learner = dw.Learner(network, dw.methods.ER(), buffer=dw.ReplayBuffer(100), lr=0.1)
+    >>> detector = dw.detect.Always()
+    >>> loop = dw.DriftLoop(learner, detector=detector, adaptation=dw.adapt.Realign())
+    """
 
     def bind(self, context: DetectorContext) -> AlwaysDetector:
         """The detector."""
@@ -92,7 +106,14 @@ class Always:
 
 
 class Never:
-    """Flags nothing."""
+    """Flags nothing.
+
+    >>> import driftwise as dw
+    >>> network = dw.models.seeded(dw.models.MLP, input_shape=(1, 8, 8), num_classes=10, seed=0)
+    >>> learner = dw.Learner(network, dw.methods.ER(), buffer=dw.ReplayBuffer(100), lr=0.1)
+    >>> detector = dw.detect.Never()
+    >>> loop = dw.DriftLoop(learner, detector=detector, adaptation=dw.adapt.Realign())
+    """
 
     def bind(self, context: DetectorContext) -> NeverDetector:
         """The detector."""

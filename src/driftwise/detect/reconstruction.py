@@ -32,7 +32,14 @@ _CHUNK_SIZE = 512
 
 @dataclass(frozen=True, kw_only=True)
 class Reconstruction(ComparisonOptions):
-    """Kolmogorov-Smirnov on an autoencoder's errors; the encoder is not used."""
+    """Kolmogorov-Smirnov on an autoencoder's errors; the encoder is not used.
+
+    >>> import driftwise as dw
+    >>> network = dw.models.seeded(dw.models.MLP, input_shape=(1, 8, 8), num_classes=10, seed=0)
+    >>> learner = dw.Learner(network, dw.methods.ER(), buffer=dw.ReplayBuffer(100), lr=0.1)
+    >>> detector = dw.detect.Reconstruction(level=0.01)
+    >>> loop = dw.DriftLoop(learner, detector=detector, adaptation=dw.adapt.Realign())
+    """
 
     steps: int = 200
     """of training the autoencoder, at every check"""

@@ -21,6 +21,8 @@ class HeldOutReference:
     """Samples that are never trained on: a valid reference for an encoder that learns.
 
     They are encoded anew at every check, as the encoder may learn.
+
+    >>> reference = HeldOutReference()
     """
 
     def __init__(self) -> None:

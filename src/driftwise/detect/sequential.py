@@ -43,7 +43,14 @@ MAX_WIDTH = 256
 
 @dataclass(frozen=True, kw_only=True)
 class Sequential:
-    """Evidence accumulates sample by sample; the level holds once for the whole stream."""
+    """Evidence accumulates sample by sample; the level holds once for the whole stream.
+
+    >>> import driftwise as dw
+    >>> network = dw.models.seeded(dw.models.MLP, input_shape=(1, 8, 8), num_classes=10, seed=0)
+    >>> learner = dw.Learner(network, dw.methods.ER(), buffer=dw.ReplayBuffer(100), lr=0.1)
+    >>> detector = dw.detect.Sequential(kept_rows=500)
+    >>> loop = dw.DriftLoop(learner, detector=detector, adaptation=dw.adapt.Realign())
+    """
 
     level: float = 0.05
     """promised probability of any false alarm in the whole stream"""

@@ -105,6 +105,15 @@ class DriftDetector:
 
     Samples are images or feature vectors. The features of vectors are brought to one scale, and matched
     by name where both sides have names.
+
+    >>> import numpy as np
+    >>> draw = np.random.default_rng(0)
+    >>> classes = np.arange(200) % 2
+    >>> before, now = draw.normal(size=(200, 4)), draw.normal(size=(200, 4))
+    >>> now[classes == 1] += 2
+    >>> report = DriftDetector().fit((before, classes)).check((now, classes))
+    >>> report.names("drifted")
+    ['1']
     """
 
     def __init__(

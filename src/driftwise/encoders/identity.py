@@ -20,6 +20,9 @@ class IdentityEncoder:
     Without the constant, which takes more than half of the probability where features have one scale,
     the entropy of the logits could not see a shift that all features have in common, nor anything of
     a single feature.
+
+    >>> import driftwise as dw
+    >>> detector = dw.DriftDetector(encoder=dw.encoders.IdentityEncoder())
     """
 
     fixed: ClassVar[bool] = True

@@ -23,6 +23,11 @@ class OwnEncoder:
     """A user's network or function: floats (samples, channels, height, width) in, (samples, d) out.
 
     Features are the inputs of a network's head, or else the outputs.
+
+    >>> import torch
+    >>> import driftwise as dw
+    >>> network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 8))
+    >>> detector = dw.DriftDetector(encoder=dw.encoders.OwnEncoder(network))
     """
 
     fixed: ClassVar[bool] = True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from driftwise.distributed import as_bytes
 from driftwise.errors import UserError
 from driftwise.types import Samples
 
@@ -128,7 +128,7 @@ class Packing:
         """Samples with a digest of each one's content as its id; inputs stay on their device."""
         self.check(batch)
         inputs = [value.detach().contiguous() for value in batch.inputs.values()]
-        rows = [_as_bytes(value) for value in inputs]
+        rows = [as_bytes(value) for value in inputs]
         flat = rows[0] if len(rows) == 1 else torch.cat(rows, dim=1)
         known = torch.stack([batch.labels.detach(), _digests(flat)]).cpu()  # one copy, not two
         return Samples(
@@ -217,14 +217,6 @@ def _kind(value: Any) -> str:
 
 def _described(columns: Sequence[tuple[str, str, tuple[int, ...]]]) -> str:
     return ", ".join(f"{name or 'inputs'} {dtype} {shape}" for name, dtype, shape in columns)
-
-
-def _as_bytes(values: Tensor) -> Tensor:
-    """(samples, ...) -> uint8 (samples, bytes)."""
-    rows = values.reshape(len(values), math.prod(values.shape[1:]))
-    if not len(rows):  # torch views no empty tensor as another dtype
-        return torch.empty(0, rows.shape[1] * rows.itemsize, dtype=torch.uint8, device=rows.device)
-    return rows.view(torch.uint8)
 
 
 def _digests(rows: Tensor) -> Tensor:

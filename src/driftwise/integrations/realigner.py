@@ -51,6 +51,16 @@ class Realigner:
 
     Under a process group of torch.distributed all processes make these calls together, each with its
     own batches. They have one buffer and one ledger; process 0 asks for samples and labels.
+
+    >>> import torch
+    >>> import driftwise as dw
+    >>> x, y = torch.randn(100, 4), torch.arange(100) % 2
+    >>> network = torch.nn.Linear(4, 2)
+    >>> realigner = dw.Realigner(network, current=lambda: (x, y), buffer=20)
+    >>> found = realigner.begin_task()
+    >>> inputs, labels = realigner.extend((x[:10], y[:10]))
+    >>> realigner.offer((x[:10], y[:10]))
+    >>> realigner.end_task()
     """
 
     def __init__(

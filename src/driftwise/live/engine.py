@@ -64,8 +64,8 @@ class BatchOutcome:
     """int64: positions of outliers, which are neither learned nor monitored"""
     unused: list[Samples] = field(default_factory=list)
     """samples with requested labels that no adaptation has used"""
-    examples: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
-    """of each drifted class, some images from before and after"""
+    examples: dict[int, tuple[Samples, Samples]] = field(default_factory=dict)
+    """of each drifted class, some from before and after"""
     losses: list[float] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -446,9 +446,11 @@ class LiveEngine:
             after = current.of_class(label)
             has_moved = torch.isin(after.ids, torch.tensor(verdict.moved_rows, dtype=torch.int64))
             order = has_moved.int().argsort(descending=True, stable=True)
+            if before is None:  # encodings alone are kept
+                before = after[:0]
             outcome.examples[label] = (
-                (after if before is None else before).images[:NUM_EXAMPLES].clone(),
-                after.images[order[:NUM_EXAMPLES]],
+                before[torch.arange(min(NUM_EXAMPLES, len(before)))],  # a copy, no view
+                after[order[:NUM_EXAMPLES]],
             )
 
     def _report_untestable(self, outcome: BatchOutcome) -> None:

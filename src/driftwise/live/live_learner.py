@@ -151,8 +151,12 @@ class LiveLearner:
         """whether this process is a fork of the one that made the live learner"""
         self._failure: str | None = None
         """why a batch broke off"""
+        self.save_seconds = self._settings.save_seconds
+        """time between saves by itself, where there is a folder; None: it saves only when asked"""
+        self._saved_at = time.monotonic()
+        """when the state was saved, or began"""
         self._retry_at: float | None = None
-        """when to try again to save; None: nothing is unsaved"""
+        """when to try again to save; None: the last attempt did not fail"""
         self._folder = None if folder is None else self._open(Path(folder))
         self._reporter = Reporter(self._folder)
         _LIVE_LEARNERS.add(self)
@@ -271,20 +275,27 @@ class LiveLearner:
         return self._reporter.report(batch, outcome, engine)
 
     def _save_if_due(self, observation: Observation) -> Observation:
-        """Save or close as callbacks requested during the batch, or retry a save that failed.
+        """Save or close as callbacks requested during the batch, or because it is time.
 
         A failure here is a note: what was learned does not depend on it.
         """
-        is_due = self._retry_at is not None and time.monotonic() >= self._retry_at
         try:
             if self._close_requested:
                 self.close()
-            elif self._save_requested or is_due:
+            elif self._save_requested:
                 self.save()
+            elif self._folder is not None and self._save_is_due():
+                self._save_to(self._folder)
         except (RunFailure, UserError) as error:
             note = f"the state could not be saved, which is tried again: {error}"
             return replace(observation, notes=(*observation.notes, note))
         return observation
+
+    def _save_is_due(self) -> bool:
+        now = time.monotonic()
+        if self._retry_at is not None:
+            return now >= self._retry_at
+        return self.save_seconds is not None and now - self._saved_at >= self.save_seconds
 
     def fit_reference(self, x: Any, y: Any) -> None:
         """Use labelled samples of the past as the references of their classes.
@@ -521,6 +532,12 @@ class LiveLearner:
             return self._engine.window.requested.samples()
 
     @property
+    def kept_ids(self) -> set[int]:
+        """Of the samples outside the buffer: recent ones, and those that classes are compared with."""
+        with self._exclusive():
+            return set() if self._engine is None else self._engine.window.ids()
+
+    @property
     def accuracy(self) -> float | None:
         """Fraction of correct predictions among the last 1,000 labelled samples; None: no such."""
         return self._reporter.accuracy
@@ -535,6 +552,7 @@ class LiveLearner:
     def save(self) -> None:
         """Save everything in the folder, all or nothing; the state before is kept beside it.
 
+        `observe` does it by itself every `save_seconds`, so that a killed process loses no more.
         RunFailure if the disk refuses: the live learner goes on, and `observe` tries again every
         `RETRY_SECONDS`. A save that a callback requests during `observe` is made at its end.
         """
@@ -555,6 +573,7 @@ class LiveLearner:
             self._retry_at = time.monotonic() + RETRY_SECONDS
             raise
         self._retry_at = None
+        self._saved_at = time.monotonic()
 
     def close(self, *, save: bool = True) -> None:
         """Save, if there is a folder, and release it; nothing can be observed afterwards.

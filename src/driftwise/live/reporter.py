@@ -113,6 +113,8 @@ class Observation:
     """drifted classes whose adaptation waits for approval, see `LiveLearner.mode`"""
     examples: Mapping[int, tuple[np.ndarray, np.ndarray]]
     """of each drifted class, up to 8 samples from before and after"""
+    example_ids: Mapping[int, tuple[np.ndarray, np.ndarray]]
+    """their ids"""
     notes: tuple[str, ...]
     """messages for a person"""
 
@@ -203,7 +205,11 @@ class Reporter:
             waiting=() if engine is None else tuple(sorted(engine.waiting)),
             held=() if engine is None else tuple(sorted(engine.held)),
             examples={
-                label: (before.numpy(), after.numpy())
+                label: (before.images.numpy(), after.images.numpy())
+                for label, (before, after) in outcome.examples.items()
+            },
+            example_ids={
+                label: (before.ids.numpy(), after.ids.numpy())
                 for label, (before, after) in outcome.examples.items()
             },
             notes=tuple(outcome.notes),

@@ -93,6 +93,9 @@ class LiveSettings:
     many threads predict; predictions beyond that wait"""
     label_seconds: float = 30.0
     """how long a batch waits for the label callback; later answers are used when they come"""
+    save_seconds: float | None = 60.0
+    """where there is a folder: a batch that ends so long after the last save is followed by one;
+    None: only `save` and `close` save"""
 
     def __post_init__(self) -> None:
         settle(self)
@@ -120,6 +123,8 @@ class LiveSettings:
             raise UserError(
                 f"label_seconds must lie above 0, up to a week; got {self.label_seconds}"
             )
+        if self.save_seconds is not None and not self.save_seconds >= 0:
+            raise UserError(f"save_seconds must be at least 0, or None; got {self.save_seconds}")
 
 
 def to_json(config: RunConfig, live: LiveSettings) -> dict[str, Any]:

@@ -229,9 +229,19 @@ class MonitoredSamples:
         self._collected.remove(ids)
         self._current.remove(ids)
 
+    @property
+    def queues(self) -> tuple[SampleQueue, SampleQueue]:
+        """The samples that are not part of a reference."""
+        return self._collected, self._current
+
+    @property
+    def reference_ids(self) -> Tensor:
+        """int64 (samples,): the samples that are part of a reference."""
+        return torch.cat([_int64([]), *self._reference_ids.values()])
+
     def is_reference(self, ids: Tensor) -> Tensor:
         """bool (samples,): which samples are part of a reference."""
-        return torch.isin(ids, torch.cat([_int64([]), *self._reference_ids.values()]))
+        return torch.isin(ids, self.reference_ids)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
@@ -293,6 +303,13 @@ class Window:
         """labelled samples of each class so far"""
         self._since: dict[int, int] = {}
         self._outdated_before: dict[int, int] = {}
+
+    def ids(self) -> set[int]:
+        """Of all samples here, and of the references."""
+        queues = [self.learned, self.unlabelled, self.requested]
+        queues += [each for kept in (self.labelled, self.predicted) for each in kept.queues]
+        references = [set(kept.reference_ids.tolist()) for kept in (self.labelled, self.predicted)]
+        return set().union(*(each.samples().ids.tolist() for each in queues), *references)
 
     def num_labelled(self, label: int) -> int:
         """Labelled samples of a class so far."""

@@ -48,7 +48,12 @@ class AnalyticMethod(ABC):
 
 
 class NearestMean(AnalyticMethod):
-    """Predicts the class whose mean is nearest."""
+    """Predicts the class whose mean is nearest.
+
+    >>> import torch
+    >>> import driftwise as dw
+    >>> learner = dw.AnalyticLearner(dw.methods.NearestMean())
+    """
 
     scatter: ClassVar[Scatter] = "none"
 
@@ -63,6 +68,10 @@ class SLDA(AnalyticMethod):
     """Streaming linear discriminant analysis: class means and one covariance for all classes.
 
     All classes count as equally likely: how often a class came does not say how often it will.
+
+    >>> import torch
+    >>> import driftwise as dw
+    >>> learner = dw.AnalyticLearner(dw.methods.SLDA(shrinkage=None))
     """
 
     shrinkage: float | None = 0.1
@@ -97,6 +106,10 @@ class Ridge(AnalyticMethod):
     """Ridge regression on one-hot labels, over random features that are fixed by a seed.
 
     Each class has the same weight, however many samples it has.
+
+    >>> import torch
+    >>> import driftwise as dw
+    >>> learner = dw.AnalyticLearner(dw.methods.Ridge(penalty=1.0))
     """
 
     width: int = 1000

@@ -97,7 +97,14 @@ def forward_each(network: nn.Module, *parts: Inputs) -> tuple[Tensor, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """The loss of a step and the logits of its stream batch."""
+    """The loss of a step and the logits of its stream batch.
+
+    >>> import torch
+    >>> logits = torch.zeros(2, 3, requires_grad=True)
+    >>> loss = torch.nn.functional.cross_entropy(logits, torch.tensor([0, 2]))
+    >>> round(Outcome(loss=loss, logits=logits).loss.item(), 2)
+    1.1
+    """
 
     loss: Tensor
     """one number, to be differentiated"""

@@ -12,7 +12,12 @@ from driftwise.methods.base import Draw, Inputs, Method, Outcome
 
 
 class Finetune(Method):
-    """Trains on what comes, without replay: the lower bound."""
+    """Trains on what comes, without replay: the lower bound.
+
+    >>> import driftwise as dw
+    >>> network = dw.models.seeded(dw.models.MLP, input_shape=(1, 8, 8), num_classes=10, seed=0)
+    >>> learner = dw.Learner(network, dw.methods.Finetune(), buffer=dw.ReplayBuffer(100), lr=0.1)
+    """
 
     rehearses = False
 
@@ -30,7 +35,13 @@ class Finetune(Method):
 
 @dataclass(kw_only=True, eq=False)
 class Joint(Finetune):
-    """Trains at every task on the current concept of all classes seen so far: the upper bound."""
+    """Trains at every task on the current concept of all classes seen so far: the upper bound.
+
+    >>> import driftwise as dw
+    >>> network = dw.models.seeded(dw.models.MLP, input_shape=(1, 8, 8), num_classes=10, seed=0)
+    >>> method = dw.methods.Joint(from_scratch=False)
+    >>> learner = dw.Learner(network, method, buffer=dw.ReplayBuffer(100), lr=0.1)
+    """
 
     cumulative: ClassVar[bool] = True
     from_scratch: bool = True

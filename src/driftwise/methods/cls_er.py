@@ -21,6 +21,10 @@ class CLSER(Method):
     """Complementary learning systems: the averages are of parameters only.
 
     They stay in training mode, so their batch-norm statistics come from the draws they see.
+
+    >>> import driftwise as dw
+    >>> network = dw.models.seeded(dw.models.MLP, input_shape=(1, 8, 8), num_classes=10, seed=0)
+    >>> learner = dw.Learner(network, dw.methods.CLSER(reg_weight=0.2), buffer=dw.ReplayBuffer(100), lr=0.1)
     """
 
     reg_weight: float = 0.15

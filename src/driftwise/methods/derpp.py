@@ -15,7 +15,13 @@ from driftwise.types import Extras
 
 @dataclass(kw_only=True, eq=False)
 class DERpp(Method):
-    """Dark experience replay with labels."""
+    """Dark experience replay with labels.
+
+    >>> import driftwise as dw
+    >>> network = dw.models.seeded(dw.models.MLP, input_shape=(1, 8, 8), num_classes=10, seed=0)
+    >>> method = dw.methods.DERpp(alpha=0.1, beta=0.5)
+    >>> learner = dw.Learner(network, method, buffer=dw.ReplayBuffer(100), lr=0.1)
+    """
 
     alpha: float = 0.2
     """weight of the squared distance to the stored logits of replayed samples"""

@@ -10,7 +10,12 @@ from driftwise.methods.base import Draw, Inputs, Method, Outcome
 
 
 class ER(Method):
-    """Replays plainly, from the very first step on."""
+    """Replays plainly, from the very first step on.
+
+    >>> import driftwise as dw
+    >>> network = dw.models.seeded(dw.models.MLP, input_shape=(1, 8, 8), num_classes=10, seed=0)
+    >>> learner = dw.Learner(network, dw.methods.ER(), buffer=dw.ReplayBuffer(100), lr=0.1)
+    """
 
     def outcome(self, network: nn.Module, stream: Inputs, draw: Draw) -> Outcome:
         """Cross-entropy over the stream batch and one draw, every sample weighing the same."""

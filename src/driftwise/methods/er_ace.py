@@ -13,7 +13,12 @@ from driftwise.methods.base import Draw, Inputs, Method, Outcome, forward_each
 
 
 class ERACE(Method):
-    """Asymmetric cross-entropy: new classes do not push down the logits of old ones."""
+    """Asymmetric cross-entropy: new classes do not push down the logits of old ones.
+
+    >>> import driftwise as dw
+    >>> network = dw.models.seeded(dw.models.MLP, input_shape=(1, 8, 8), num_classes=10, seed=0)
+    >>> learner = dw.Learner(network, dw.methods.ERACE(), buffer=dw.ReplayBuffer(100), lr=0.1)
+    """
 
     def __init__(self) -> None:
         self._tasks = 0

@@ -87,7 +87,12 @@ class LogitCache:
 
 @dataclass(kw_only=True, eq=False)
 class SER(Method):
-    """Strong experience replay: consistency with the past, backwards and forwards."""
+    """Strong experience replay: consistency with the past, backwards and forwards.
+
+    >>> import driftwise as dw
+    >>> network = dw.models.seeded(dw.models.MLP, input_shape=(1, 8, 8), num_classes=10, seed=0)
+    >>> learner = dw.Learner(network, dw.methods.SER(alpha=0.2), buffer=dw.ReplayBuffer(100), lr=0.1)
+    """
 
     alpha: float = 0.2
     """weight of the squared distance to the stored logits of replayed samples"""

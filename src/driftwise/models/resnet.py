@@ -57,7 +57,13 @@ class ResidualBlock(nn.Module):
 
 
 class BasicBlock(ResidualBlock):
-    """Two 3x3 convolutions, the first one strided."""
+    """Two 3x3 convolutions, the first one strided.
+
+    >>> import torch
+    >>> block = BasicBlock(channels_in=4, channels=8, stride=2)
+    >>> block(torch.zeros(1, 4, 8, 8)).shape[2:]
+    torch.Size([4, 4])
+    """
 
     expansion = 1
 
@@ -72,7 +78,13 @@ class BasicBlock(ResidualBlock):
 
 
 class Bottleneck(ResidualBlock):
-    """A 3x3 convolution, strided, between two 1x1 that narrow its maps and widen them again."""
+    """A 3x3 convolution, strided, between two 1x1 that narrow its maps and widen them again.
+
+    >>> import torch
+    >>> block = Bottleneck(channels_in=4, channels=8, stride=2)
+    >>> block(torch.zeros(1, 4, 8, 8)).shape[2:]
+    torch.Size([4, 4])
+    """
 
     expansion = 4
 
@@ -92,6 +104,11 @@ class ResNet(nn.Module):
     """Stem, stages of doubling width (each but the first halves the image), average, head.
 
     A member of the family defines its block, and how many each stage has.
+
+    >>> import torch
+    >>> network = ResNet18(input_shape=(3, 32, 32), num_classes=10, width=8)
+    >>> network(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2, 10])
     """
 
     block: ClassVar[type[ResidualBlock]]

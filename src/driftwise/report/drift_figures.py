@@ -102,8 +102,8 @@ def causes(report: Report) -> Drawing | None:
         figure=grid.figure,
         title="What changed in the images" if of_images else "Which features changed",
         caption=f"{what} whose distribution changed most, on average over {over}. Beside each bar, by "
-        "how much its mean moved, in standard deviations (SD) of the reference. They point to a "
-        "probable cause; they do not prove one.",
+        "how much its mean moved, in standard deviations (SD) of the reference; a way up in one class and "
+        "a way down in another cancel. They point to a probable cause; they do not prove one.",
         alt=f"Bar chart of changes: {listed}.",
     )
 

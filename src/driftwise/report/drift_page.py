@@ -361,6 +361,8 @@ def _figure(image: RenderedFigure) -> dict[str, str]:
 
 LEAST_DISTANCE = 0.3
 """KS distance from which a change is named as a probable cause."""
+DISJOINT = 0.999
+"""KS distance from which two sides are said to have no value in common."""
 
 
 def causes(report: Mapping[str, Any]) -> list[str]:
@@ -374,6 +376,13 @@ def causes(report: Mapping[str, Any]) -> list[str]:
     if strong:
         names = ", ".join(clean(each["name"]) for each in strong)
         lines.append(f"In the drifted classes, these features changed most: {names}.")
+    found_in = {each["verdict"] for each in report["classes"]} & {"drifted", "same"}
+    apart = [clean(each["name"]) for each in strong if each["ks"] >= DISJOINT]
+    if apart and found_in == {"drifted"} and len(report["classes"]) > 1:
+        lines.append(
+            f"{', '.join(apart)}: no value in common on the two sides, in any class. Times and ids are no"
+            f" features: leave them out with --leave-out {','.join(apart)}"
+        )
     if (found := report.get("frequencies")) and found["p_value"] <= report["level"]:
         lines.append(frequency_words(found, report["level"]))
     return lines

@@ -34,7 +34,8 @@ HEADS = (
     ),
     Head(
         title="shift of the mean",
-        meaning="In standard deviations of the reference; empty where the reference is constant.",
+        meaning="In standard deviations of the reference, the mean over classes, in which a way up and "
+        "a way down cancel; empty where the reference is constant.",
     ),
     Head(
         title="ratio of spread",

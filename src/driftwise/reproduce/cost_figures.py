@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -18,6 +19,8 @@ from driftwise.reproduce.charts import chart, gaps, mark_point, scale_words
 from driftwise.reproduce.places import GridPoint, Group, buffer_words, grouped
 
 _LABELS = next(iter(COST_AXES))
+_MOST_SIGNS = 40
+"""in a line below a radar, which is no wider"""
 _WORDS = dict(zip(COST_AXES, ("labels requested", "seconds", "FLOPs"), strict=True))
 _LINE = 0.085
 """The height of a method's name, as a fraction of a panel's."""
@@ -187,7 +190,8 @@ def radar_grid(group: Group, sweep: Sweep, styles: style.Styles) -> Drawing:
             relative, words = draw_radar(panel, Setting(cells=cells, variant=""), styles, 7)
             counts = [(point.adaptation, _labels(point)) for point in points]
             known = [f"{name} {count:,.0f}" for name, count in counts if count is not None]
-            below = [f"labels: {', '.join(known) or 'unknown'}", *below]
+            labels = f"labels: {', '.join(known) or 'unknown'}"
+            below = [*textwrap.wrap(labels, _MOST_SIGNS), *below]
             if set(relative.basis) != {BASIS}:
                 below.append("largest = 1" if BASIS not in relative.basis else "partly largest = 1")
         else:

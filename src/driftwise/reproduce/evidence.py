@@ -32,6 +32,7 @@ OF_A_MACHINE = ("data", "device", "threads", "keep_features")
 """Config keys that do not change what is measured."""
 
 TUNED = (
+    *("preset", "frozen_encoder", "scaling", "precision", "memory_format"),
     *("data_identity", "max_per_class", "num_tasks", "class_order", "tasks", "domains"),
     *("first_domain", "scope", "recurring_in_training"),
     *("permutation_unit", "channels", "epochs", "batch_size", "minibatch_size", "lr"),

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from driftwise.config.presets import learns_vectors
+from driftwise.config.schema import RunConfig
 from driftwise.errors import unknown_name
 from driftwise.sweeps.grid import Grid, Value
 from driftwise.sweeps.scale import DETECTION
@@ -24,6 +26,18 @@ _ONLY_VANILLA_WITHOUT_DRIFT: Mapping[str, Sequence[Value]] = {
     "num_drifts": (0,),
     "adaptation": ("fr", "amr"),
 }
+
+_PUBLISHED_CHECKS: Mapping[str, Value] = {
+    "preset": "auto",
+    "checked": "just-drifted",
+    "monitor": "test",
+    "monitor_labels": "given",
+    "detector.correction": "none",
+    "drift_seed": 42,
+    "buffer_policy": "balanced",
+    "realigned_logits": "training",
+}
+"""What of the preset published can be said of feature vectors too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +83,12 @@ class Target:
             for rule in self.without
         ]
         detection = {key: value for key, value in DETECTION.items() if key not in axes}
-        base = {"preset": "published", **detection, **self.base, **(settings or {})}
+        as_published = (
+            _PUBLISHED_CHECKS
+            if learns_vectors(RunConfig(benchmark=benchmarks[0]))
+            else {"preset": "published"}
+        )
+        base = {**as_published, **detection, **self.base, **(settings or {})}
         return Grid(axes=axes, base=base, without=without)
 
 
@@ -107,8 +126,8 @@ TARGETS: Mapping[str, Target] = {
     ),
     "natural": Target(
         summary="natural drift: what a test of uncertainty and one of features find of it",
-        benchmarks=("clear10-cd", "pacs-cd", "yearbook-cd"),
-        if_named=("pacs-cd", "yearbook-cd"),
+        benchmarks=("clear10-cd", "pacs-cd", "yearbook-cd", "iwildcam-cd"),
+        if_named=("pacs-cd", "yearbook-cd", "iwildcam-cd"),
         axes=lambda: {"detector": ("ks", "mmd"), "adaptation": ("vanilla",)},
         base={"method": "er"},
     ),

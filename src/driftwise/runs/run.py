@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from driftwise.allocation import clear_out_of_memory
+from driftwise.array_checks import refuse_other_data
 from driftwise.config import registry
 from driftwise.config.benchmarks import QUIET, Notify
 from driftwise.config.build import as_begun, assemble
@@ -76,7 +77,22 @@ def run(
             what `driftwise.encoders.load` returns. It is not kept with the run.
         listener: is notified of what happens.
         saving: how often a checkpoint is saved.
+
+    >>> import tempfile
+    >>> import driftwise
+    >>> folder = tempfile.mkdtemp() + "/run"
+    >>> result = driftwise.run(driftwise.RunConfig(num_drifts=1, epochs=1), folder)
+
+    >>> result["adaptation"], len(result["accuracy_matrix"])
+    ('amr', 5)
+    >>> driftwise.load(folder).class_names[:2]
+    ('0', '1')
+    >>> len(driftwise.results(folder).runs)
+    1
+    >>> driftwise.plot.accuracy(folder).savefig(folder + "/accuracy.pdf")
     """
+    if data is not None:
+        refuse_other_data(data, "data")
     if data is not None and config.benchmark == RunConfig.benchmark:
         config = changed(config, benchmark="own")
     if data is not None and config.scaling is None and np.ndim(data.images) == 2:

@@ -84,6 +84,9 @@ class Target:
             raise UserError("a command needs a program to call")
         if self.to == "email" and not (self.server and self.sender and self.recipients):
             raise UserError("an email needs server, sender and recipients")
+        port = (self.server or "").partition(":")[2]
+        if port and not port.isdecimal():
+            raise UserError(f"a mail server is host or host:port; got {self.server!r}")
 
     def send(self, alert: Alert) -> None:
         """Send an alert; any exception: it did not arrive."""

@@ -36,6 +36,7 @@ from driftwise.serve.bodies import (
     from_npy,
 )
 from driftwise.serve.guard import Guard, refuse_unless_allowed
+from driftwise.serve.history import plain
 from driftwise.serve.measures import Measures, prometheus
 from driftwise.serve.prediction_batches import Batches
 from driftwise.serve.service import Conflict, Service, Unavailable
@@ -126,7 +127,7 @@ def make_app(
         dependencies=[Depends(_check_role)],
     )
     app.include_router(_router(service, measures, runs))
-    add_pages(app, service, access, has_runs=runs is not None)
+    add_pages(app, service, access, runs)
     _add_error_handlers(app)
     return Guard(app, settings=service.settings, access=access, measures=measures, hosts=hosts)
 
@@ -277,7 +278,7 @@ async def _outcome(future: Future[dict[str, Any]], *, wait: bool = True) -> Resp
 
 
 def _json(value: Any) -> Response:
-    return Response(as_json(views.plain(value)), media_type=JSON_TYPE)
+    return Response(as_json(plain(value)), media_type=JSON_TYPE)
 
 
 def _router(service: Service, measures: Measures, runs: views.RunsView | None) -> APIRouter:
@@ -403,20 +404,26 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
         number: int, which: str = "after", place: Annotated[int, Query(ge=0, le=100)] = 0
     ) -> Response:
         """A sample of a drifted class from before or after, as a PNG."""
-        pair = views.examples(service, number)
-        some = None if pair is None or which not in ("before", "after") else pair[which == "after"]
+        found = views.examples(service, number)
+        known = {} if found is None else {"before": found.before, "after": found.after}
+        some = known.get(which)
         if some is None or place >= len(some):
             raise HTTPException(404, "there is no such example")
         return _png(some[place])
 
     @router.get("/v1/verdicts/{number}/values", tags=["status"])
     async def example_values(number: int) -> Response:
-        """Samples of a drifted class from before and after, as numbers."""
-        pair = views.examples(service, number)
-        if pair is None:
+        """Samples of a drifted class from before and after, as numbers, and as texts if known."""
+        found = views.examples(service, number)
+        if found is None:
             raise HTTPException(404, "there are no such examples")
-        before, after = (views.values_of(some) for some in pair)
-        return _json({"before": before, "after": after})
+        before, after = (views.values_of(some) for some in (found.before, found.after))
+        texts = (
+            None
+            if found.texts is None
+            else dict(zip(("before", "after"), found.texts, strict=True))
+        )
+        return _json({"before": before, "after": after, "texts": texts})
 
     @router.get("/v1/events", tags=["status"])
     async def events(
@@ -435,7 +442,7 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
                 applied = (service.view["applied"], len(service.board))
                 if applied != last:
                     last, quiet = applied, 0.0
-                    yield b"data: " + as_json(views.plain(views.status(service))) + b"\n\n"
+                    yield b"data: " + as_json(plain(views.status(service))) + b"\n\n"
                 elif quiet > 15:
                     quiet = 0.0
                     yield b": still here\n\n"

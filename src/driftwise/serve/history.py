@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -31,6 +31,9 @@ MIN_CALIBRATED = 30
 """labelled samples from which on confidence is compared with accuracy"""
 CALIBRATION_DECAY = 0.995
 """weight of a labelled sample against the next one"""
+
+MAX_EXAMPLE_TEXT = 300
+"""letters of a text that is shown as an example of a drifted class"""
 
 Count = dict[str, float]
 """samples, labelled, correct, and the sum of confidences"""
@@ -165,22 +168,35 @@ class Series:
         self._labelled = list(state["labelled"])
 
 
+class Examples(NamedTuple):
+    """Samples of a drifted class."""
+
+    before: np.ndarray
+    after: np.ndarray
+    texts: tuple[list[str], list[str]] | None
+    """what people read instead of the samples; None: some are not known"""
+
+
 class History:
     """Curves, verdicts with examples, events, and the predictions of recent samples."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept_ids: Callable[[], Collection[int]]) -> None:
+        """`kept_ids`: of the samples that may be shown again."""
+        self._kept_ids = kept_ids
         self.lock = threading.RLock()
         """held while anything here changes; readers in other threads hold it, too"""
         self.series = Series()
         self.probes: deque[dict[str, Any]] = deque(maxlen=MAX_BUCKETS)
         self.verdicts: deque[dict[str, Any]] = deque(maxlen=MAX_VERDICTS)
         self.events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
-        self.examples: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self.examples: dict[int, Examples] = {}
         """by number of the verdict"""
         self.texts: dict[int, str] = {}
-        """what people read instead of a sample, by id"""
+        """what people read instead of a sample, by id: of samples that may be shown again"""
         self.recent: dict[int, tuple[int, float]] = {}
         """predicted class and confidence by id"""
+        self._most_texts = 2 * MAX_RECENT
+        """beyond which old ones are dropped"""
         self.num_events = 0
         self.num_verdicts = 0
         self.time = ""
@@ -214,9 +230,12 @@ class History:
             self.recent[number] = (predicted, confidence)
         for number, text in zip(seen.ids.tolist(), texts or (), strict=False):
             self.texts[number] = text
-        for kept in (self.recent, self.texts):
-            for number in list(kept)[: max(0, len(kept) - MAX_RECENT)]:
-                del kept[number]
+        for number in list(self.recent)[: max(0, len(self.recent) - MAX_RECENT)]:
+            del self.recent[number]
+        if len(self.texts) > self._most_texts:
+            kept = {*self._kept_ids(), *list(self.texts)[-MAX_RECENT:]}
+            self.texts = {number: text for number, text in self.texts.items() if number in kept}
+            self._most_texts = len(self.texts) + MAX_RECENT
         for verdict in seen.verdicts:
             self._add_verdict(verdict, seen)
 
@@ -261,23 +280,40 @@ class History:
         line = {
             "number": self.num_verdicts,
             "time": self.time,
-            "sample": int(seen.ids[-1]) if len(seen.ids) else None,
+            "sample": next(reversed(self.recent), None),  # labels alone may make a check due
             "label": verdict.label,
             **{name: getattr(verdict, name) for name in names},
             "kind_evidence": dict(verdict.kind_evidence or {}),
             "examples": None,
+            "texts": False,
         }
         if verdict.drifted and verdict.label in seen.examples:
-            pair = self.examples[self.num_verdicts] = seen.examples[verdict.label]
-            line["examples"] = [len(some) for some in pair]
+            before, after = seen.examples[verdict.label]
+            texts = self._texts_of(*seen.example_ids[verdict.label])
+            self.examples[self.num_verdicts] = Examples(before, after, texts)
+            line["examples"], line["texts"] = [len(before), len(after)], texts is not None
             self._drop_examples()
         self.verdicts.append(line)
+
+    def _texts_of(self, *sides: np.ndarray) -> tuple[list[str], list[str]] | None:
+        """The texts of samples from before and after, shortened; None: one is not known."""
+        before, after = ([self.texts.get(number) for number in ids.tolist()] for ids in sides)
+        known = [
+            [
+                each[:MAX_EXAMPLE_TEXT] + "…" * (len(each) > MAX_EXAMPLE_TEXT)
+                for each in side
+                if each
+            ]
+            for side in (before, after)
+        ]
+        if not known[1] or [len(each) for each in known] != [len(before), len(after)]:
+            return None
+        return known[0], known[1]
 
     def _drop_examples(self) -> None:
         """The oldest examples go once they take too much memory."""
         sizes = {
-            number: before.nbytes + after.nbytes
-            for number, (before, after) in self.examples.items()
+            number: each.before.nbytes + each.after.nbytes for number, each in self.examples.items()
         }
         for number in list(self.examples)[:-1]:
             if sum(sizes[each] for each in self.examples) <= MAX_EXAMPLE_BYTES:
@@ -295,10 +331,15 @@ class History:
             "verdicts": [dict(each) for each in self.verdicts],
             "events": [dict(each) for each in self.events],
             "examples": {
-                number: [torch.from_numpy(each) for each in pair]
-                for number, pair in self.examples.items()
+                number: [
+                    torch.from_numpy(each.before),
+                    torch.from_numpy(each.after),
+                    each.texts and list(each.texts),
+                ]
+                for number, each in self.examples.items()
             },
             "texts": dict(self.texts),
+            "most_texts": self._most_texts,
             "recent": {
                 "ids": torch.tensor(list(self.recent), dtype=torch.int64),
                 "predicted": torch.tensor([e[0] for e in self.recent.values()], dtype=torch.int64),
@@ -316,10 +357,11 @@ class History:
             kept.clear()
             kept.extend(dict(each) for each in state[name])
         self.examples = {
-            number: (_array(before), _array(after))
-            for number, (before, after) in state["examples"].items()
-        }
+            number: Examples(_array(before), _array(after), texts[0] if texts else None)
+            for number, (before, after, *texts) in state["examples"].items()
+        }  # older states have no texts of examples
         self.texts = dict(state["texts"])
+        self._most_texts = state.get("most_texts", self._most_texts)
         recent = state["recent"]
         pairs = zip(recent["predicted"].tolist(), recent["confidence"].tolist(), strict=True)
         self.recent = dict(zip(recent["ids"].tolist(), pairs, strict=True))

@@ -12,6 +12,7 @@ from starlette.staticfiles import StaticFiles
 
 from driftwise.serve.access import COOKIE, SESSION_SECONDS, Access, Caller
 from driftwise.serve.service import Service
+from driftwise.serve.views import RunsView
 
 STATIC = Path(__file__).parent / "static"
 MAX_TOKEN = 1000
@@ -29,8 +30,10 @@ def _environment() -> Environment:
     )
 
 
-def add_pages(app: FastAPI, service: Service, access: Access, *, has_runs: bool) -> None:
-    """Add all pages to an application."""
+def add_pages(app: FastAPI, service: Service, access: Access, runs: RunsView | None) -> None:
+    """Add all pages to an application; without a learner, only that of runs is shown."""
+    shown = [] if runs is not None and runs.alone else [("/", "Dashboard"), ("/inbox", "Inbox")]
+    shown += [] if runs is None else [("/runs", "Runs")]
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
 
     def page(name: str, request: Request, title: str, *, status: int = 200) -> HTMLResponse:
@@ -45,7 +48,7 @@ def add_pages(app: FastAPI, service: Service, access: Access, *, has_runs: bool)
                 caller=caller,
                 is_admin=caller is not None and caller.may("admin"),
                 has_tokens=access.has_tokens,
-                has_runs=has_runs,
+                pages=shown,
                 path=request.url.path,
                 failed=status == 403,
             )
@@ -54,6 +57,8 @@ def add_pages(app: FastAPI, service: Service, access: Access, *, has_runs: bool)
 
     @app.get("/", include_in_schema=False)
     async def dashboard(request: Request) -> Response:
+        if runs is not None and runs.alone:
+            return RedirectResponse("/runs", 303)
         return page("dashboard", request, "Dashboard")
 
     @app.get("/inbox", include_in_schema=False)
@@ -61,7 +66,7 @@ def add_pages(app: FastAPI, service: Service, access: Access, *, has_runs: bool)
         return page("inbox", request, "Inbox")
 
     @app.get("/runs", include_in_schema=False)
-    async def runs(request: Request) -> Response:
+    async def show_runs(request: Request) -> Response:
         return page("runs", request, "Runs")
 
     @app.get("/login", include_in_schema=False)

@@ -65,6 +65,10 @@ class RaySettings:
     """beyond `min_replicas`, Ray starts and ends replicas with the load"""
     ongoing: float = 4.0
     """requests at once of a replica, on average, beyond which Ray starts another one"""
+    up_seconds: float = 30.0
+    """of such a load before Ray starts replicas"""
+    down_seconds: float = 600.0
+    """of less load before Ray ends replicas"""
     learner_cpus: float = 1.0
     replica_cpus: float = 1.0
 
@@ -425,6 +429,8 @@ class RayService:
                 "min_replicas": self._settings.min_replicas,
                 "max_replicas": self._settings.max_replicas,
                 "target_ongoing_requests": self._settings.ongoing,
+                "upscale_delay_s": self._settings.up_seconds,
+                "downscale_delay_s": self._settings.down_seconds,
             },
             max_ongoing_requests=MAX_AT_ONCE,
             ray_actor_options={"num_cpus": self._settings.replica_cpus},

@@ -166,6 +166,8 @@ def run_server(
         "log_level": "warning",
         "access_log": False,
         "server_header": False,
+        "http": "h11",  # the same everywhere, whatever else is installed
+        "loop": "asyncio",
         "lifespan": "off",
         "ws": "none",
         "limit_concurrency": MAX_CONNECTIONS,
@@ -216,9 +218,11 @@ def run_server(
 
 
 def _all_bound(address: Address, workers: int) -> list[socket.socket]:
-    """One socket, or one for each worker, all at one port."""
+    """One socket, or one for each worker, all at one port; connections wait until they are answered."""
     if not workers:
-        return [_bound(address)]
+        only = _bound(address)
+        only.listen(BACKLOG)
+        return [only]
     if not hasattr(socket, "SO_REUSEPORT"):
         raise UserError(
             "several workers share one port, which this system does not allow (no SO_REUSEPORT); "
@@ -230,7 +234,7 @@ def _all_bound(address: Address, workers: int) -> list[socket.socket]:
     at = replace(address, port=listeners[0].getsockname()[1])
     listeners += [_bound(at, shared=True) for _ in range(workers - 1)]
     for listener in listeners:
-        listener.listen(BACKLOG)  # connections wait until a worker is there
+        listener.listen(BACKLOG)
     return listeners
 
 

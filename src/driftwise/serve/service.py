@@ -83,16 +83,17 @@ class Service:
         self.folder = folder
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        self.history = History()
         self.notes: list[str] = []
         """what a person should know about the start"""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             learner = folder / "learner"
             self.live = load(learner) if is_run(learner) else make(learner)
+        self.live.save_seconds = None  # a state is saved together with its place in the log
         self.notes += [
             str(each.message) for each in caught if "begins anew" not in str(each.message)
         ]
+        self.history = History(lambda: self.live.kept_ids)
         self._gate = threading.Lock()
         """one change at a time is numbered and logged"""
         self._queue: queue.SimpleQueue[tuple[dict[str, Any], Future[Acknowledgement]] | None]

@@ -17,10 +17,11 @@ from driftwise.errors import UserError
 from driftwise.files import read_object
 from driftwise.runs.store import RECORDS, is_busy, is_finished, is_run, read_config
 from driftwise.serve.board import Card
-from driftwise.serve.history import plain
+from driftwise.serve.history import Examples
 from driftwise.serve.measures import Measures
 from driftwise.serve.service import Service
 from driftwise.serve.settings import ServeSettings
+from driftwise.stats.kind_names import ACTIONS
 from driftwise.sweeps.plan import FAILURES, RUNS
 
 MAX_CLASSES = 100
@@ -106,6 +107,7 @@ def dashboard(service: Service, measures: Measures, label: int | None) -> dict[s
                 "buffer_earlier": state["buffer_earlier"].get(name, 0),
                 "requests": inbox.get(number, 0),
                 "drifted": verdict.get("drifted"),
+                "kind": verdict.get("kind"),
                 "p_value": verdict.get("p_value"),
                 "state": _state_of(number, state),
             }
@@ -120,6 +122,7 @@ def dashboard(service: Service, measures: Measures, label: int | None) -> dict[s
         ],
         "classes": classes,
         "verdicts": verdicts,
+        "actions": ACTIONS,
         "events": events,
         "load": measures.summary(),
         "snapshots": service.snapshots.list()[::-1],
@@ -193,7 +196,7 @@ def _shown(card: Card) -> dict[str, Any]:
     return {"kind": "vector", "values": values_of(card.sample[None])[0], "length": card.sample.size}
 
 
-def examples(service: Service, verdict: int) -> tuple[np.ndarray, np.ndarray] | None:
+def examples(service: Service, verdict: int) -> Examples | None:
     """Samples of a drifted class from before and after; None: they are not kept any more."""
     with service.history.lock:
         return service.history.examples.get(verdict)
@@ -223,7 +226,9 @@ def png_of(sample: np.ndarray) -> bytes | None:
 class RunsView:
     """Runs below a folder, read anew at most once a second."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, alone: bool = False) -> None:
+        """`alone`: there is no learner beside it whose pages could be shown."""
+        self.alone = alone
         if not folder.is_dir():
             raise UserError(f"{folder} is no folder; give the one that holds the runs")
         self._folder = folder
@@ -307,17 +312,3 @@ def _failed_at_once(note: Path, root: Path) -> dict[str, Any] | None:
     changed = note.stat().st_mtime
     name = str(folder.relative_to(root))
     return {"name": name, "points": [], "settings": "", "changed": changed, **failure}
-
-
-__all__ = [
-    "RunsView",
-    "after",
-    "card",
-    "dashboard",
-    "examples",
-    "leased",
-    "plain",
-    "png_of",
-    "status",
-    "values_of",
-]

@@ -36,6 +36,8 @@ NEIGHBOURS = 5
 """reference samples whose mean distance is the kNN score"""
 _WINDOW_RIDGE = 100.0
 """so strong that the classifier follows the difference of the two means"""
+_SHARED = 21
+"""current samples, itself included, whose scores a sample shares"""
 _SAME = 1e-4
 """of the median squared distance to the nearest reference sample: nearer ones are one reading"""
 
@@ -157,19 +159,33 @@ def upper_p_values(reference: Tensor, current: Tensor) -> Tensor:
     return (1 + len(ordered) - below).double() / (1 + len(ordered))
 
 
-def novelty_in_window(reference: Tensor, current: Tensor, *, seed: int = 0) -> Tensor:
+def novelty_in_window(reference: Mapping[int, Tensor], current: Tensor, *, seed: int = 0) -> Tensor:
     """How much each current sample belongs to what only the current samples have, (samples,).
 
     Samples of a class that nobody knows resemble one another. A classifier learns to separate current
-    from reference samples; each sample is scored by one that has not seen it. Single samples need
-    not be outliers: with 50 samples of a near class, this finds what distances miss. Ranks samples of
-    one window; its size means nothing.
+    from reference samples; each sample is scored by one that has not seen it, and shares its score with
+    the current samples nearest to it. Single samples need not be outliers: with 50 samples of a near
+    class, this finds what distances miss. Half as much counts how little a sample has of any known class
+    (the energy of a linear discriminant), which shows far classes. Ranks samples of one window; its size
+    means nothing.
+
+    Args:
+        reference: features (samples, d) by class.
+        current: features (samples, d) of all classes together, known or not.
+        seed: of the classifier's folds.
     """
-    pooled = torch.cat([reference, current]).double()[None]
-    is_current = observed_split(1, (len(reference), len(current)))
+    known = KnownClasses(reference)
+    current = current.double()
+    pooled = torch.cat([*(each.double() for each in reference.values()), current])[None]
+    old = pooled.shape[1] - len(current)
     order = torch.randperm(pooled.shape[1], generator=rng.fork(seed, "novelty in window"))
+    is_current = observed_split(1, (old, len(current)))
     scores = held_out_scores(pooled, is_current, order=order, folds=10, ridge=_WINDOW_RIDGE)
-    return scores[0, 0, len(reference) :]
+    apart = _squared_distances(current, current)
+    nearest = apart.topk(min(_SHARED, len(current)), dim=1, largest=False).indices
+    means = known.means - known.means.mean(dim=0)
+    fits = known.whitened(current) @ means.mT - means.square().sum(dim=1) / 2
+    return _standard(scores[0, 0, old:][nearest].mean(dim=1)) - _standard(fits.logsumexp(dim=1)) / 2
 
 
 def repeats(white: Tensor, known: KnownClasses) -> Tensor:
@@ -204,3 +220,11 @@ def _squared_distances(one: Tensor, other: Tensor) -> Tensor:
     products = one @ other.mT
     norms = one.square().sum(dim=1)[:, None] + other.square().sum(dim=1)[None]
     return (norms - 2 * products).clamp(min=0)
+
+
+def _standard(values: Tensor) -> Tensor:
+    """Mean 0 and standard deviation 1; constant values become 0."""
+    centred = values - values.mean()
+    deviation = centred.square().mean().sqrt()
+    is_constant = bool(deviation <= 1e-9 * values.abs().mean())  # but for rounding
+    return torch.zeros_like(values) if is_constant else centred / deviation

@@ -81,6 +81,7 @@ class Windows:
         strangers: Sequence[int],
         concepts: Sequence[str],
         size: int = 100,
+        archived: int | None = None,
         new_fraction: tuple[float, float] = (0.4, 0.6),
         seed: int = 0,
     ) -> None:
@@ -94,6 +95,7 @@ class Windows:
             strangers: subclasses that resemble no known class: new far classes.
             concepts: those that a class may drift to.
             size: samples of a class on either side.
+            archived: samples of an earlier concept of a class; None: as many.
             new_fraction: what part of a class is of a new mode, the least and the most.
             seed: of all that is drawn.
         """
@@ -107,6 +109,7 @@ class Windows:
         self._strangers = tuple(strangers)
         self._concepts = tuple(concepts)
         self._size = size
+        self._archived = size if archived is None else archived
         self._new_fraction = new_fraction
         self._seed = seed
 
@@ -126,7 +129,7 @@ class Windows:
         for c, count in enumerate(counts.tolist()):
             earlier = list(draw.permutation(self._concepts))
             # Every class has an earlier concept, which returns or does not.
-            archived[c] = [supply.take(earlier[0], self._classes[c], self._size)]
+            archived[c] = [supply.take(earlier[0], self._classes[c], self._archived)]
             if c not in kinds:
                 parts.append((c, supply.take("clean", self._classes[c], count)))
             elif kinds[c] == "recurring":

@@ -32,7 +32,12 @@ MOST_TRANSFORMS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class EventSpec:
-    """One event of a script: which classes drift when, to what concept, how much, how fast."""
+    """One event of a script: which classes drift when, to what concept, how much, how fast.
+
+    >>> spec = EventSpec(task=3, classes=(0, 1), transforms=(("rotation", 3),))
+    >>> make_script([(0, 1), (2, 3), (4, 5)], [spec], seed=0).events[0].task
+    3
+    """
 
     task: int
     """when it sets in, counted from 1"""
@@ -107,7 +112,11 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
 
 
 def read_event(values: Mapping[str, Any], *, source: str) -> EventSpec:
-    """An event from plain data; UserError that names the source where it does not fit."""
+    """An event from plain data; UserError that names the source where it does not fit.
+
+    >>> read_event({"task": 3, "transforms": [["rotation", 2]]}, source="events").task
+    3
+    """
     try:
         given = {key: value for key, value in values.items() if value is not None}
         for key, value in given.items():
@@ -203,6 +212,11 @@ def make_schedule(
     `vectors`: transforms are those of feature vectors.
     `all-present` is `all-seen` less the classes that are not `present` in the event's domain: they
     stay as they were.
+
+    >>> tasks = [(0, 1), (2, 3), (4, 5)]
+    >>> found = make_schedule(tasks, num_drifts=1, transform="permutation", severity=5, seed=0)
+    >>> [sorted(event.concepts) for event in found.events]
+    [[0, 1]]
     """
     if scope not in RULES:
         raise UserError(f"scope must be one of {', '.join(RULES)}; got {scope!r}")
@@ -259,7 +273,12 @@ def make_script(
     first_domain: str | None = None,
     vectors: bool = False,
 ) -> Schedule:
-    """The schedule of these events over these tasks; `vectors`: of feature vectors."""
+    """The schedule of these events over these tasks; `vectors`: of feature vectors.
+
+    >>> spec = EventSpec(task=2, transforms=(("rotation", 3),))
+    >>> len(make_script([(0, 1), (2, 3)], [spec], seed=0).events)
+    1
+    """
     writer = _Writer(tasks, seed, VECTOR_TRANSFORMS if vectors else TRANSFORMS)
     for number, spec in enumerate(sorted(events, key=lambda event: event.task), start=1):
         writer.add(number, spec)

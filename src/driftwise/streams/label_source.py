@@ -19,7 +19,11 @@ from driftwise.types import Samples
 
 @dataclass(frozen=True, kw_only=True)
 class WrongAnswers:
-    """Some answers are wrong: a sample of another known class comes under the requested label."""
+    """Some answers are wrong: a sample of another known class comes under the requested label.
+
+    >>> WrongAnswers(share=0.2).share
+    0.2
+    """
 
     share: float = 0.0
     """the probability that an answer is wrong"""

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from torch import nn
 
+from driftwise.array_checks import refuse_other_data
 from driftwise.encoders.embedding_cache import EmbeddingCache
 from driftwise.encoders.loading import load
 from driftwise.errors import UserError
@@ -113,6 +114,7 @@ def class_incremental(
     >>> [task.new_classes for task in stream.tasks()], stream.schedule.drifting(2)
     ([(0, 1), (2, 3)], (0, 1))
     """
+    refuse_other_data(data, source)
     classes = _tasks(len(data.class_names), num_tasks, class_order, tasks, source)
     if data.images.dtype.kind in "UO" and encoder is None:
         raise UserError(

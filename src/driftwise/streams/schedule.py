@@ -22,7 +22,11 @@ RULES = (*SCOPES, "all-present")
 
 @dataclass(frozen=True, kw_only=True)
 class Concept:
-    """The images of the parent concept, transformed, or those of another domain."""
+    """The images of the parent concept, transformed, or those of another domain.
+
+    >>> Concept(transform="rotation", severity=3).parent
+    0
+    """
 
     transform: str = "identity"
     severity: int = 1
@@ -38,7 +42,10 @@ class Concept:
 
 @dataclass(frozen=True, kw_only=True)
 class DriftEvent:
-    """From this task on, a fraction of each class shows another concept."""
+    """From this task on, a fraction of each class shows another concept.
+
+    >>> event = DriftEvent(task=3, concepts={0: 1, 1: 1})  # classes 0 and 1 get concept 1
+    """
 
     task: int
     """counted from 1; drift is in force when the task begins"""
@@ -66,7 +73,13 @@ class DriftEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """The whole script of a stream."""
+    """The whole script of a stream.
+
+    >>> event = DriftEvent(task=2, concepts={0: 1})
+    >>> concepts = (Concept(), Concept(transform="rotation", severity=3))
+    >>> Schedule(tasks=((0, 1), (2, 3)), events=(event,), concepts=concepts).tasks
+    ((0, 1), (2, 3))
+    """
 
     tasks: tuple[tuple[int, ...], ...]
     """the new classes of each task, in order of arrival; a task may bring none"""

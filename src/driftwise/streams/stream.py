@@ -60,7 +60,15 @@ def refuse_other_encoder(name: str, encoder: MakesFeatures) -> None:
 
 
 class Stream:
-    """A data set, cut into parts, presented by a schedule."""
+    """A data set, cut into parts, presented by a schedule.
+
+    >>> import driftwise as dw
+    >>> data = dw.datasets.load("digits")
+    >>> stream = dw.streams.class_incremental(data, num_tasks=5, num_drifts=1)
+
+    >>> len(stream.schedule.tasks)
+    5
+    """
 
     def __init__(
         self,

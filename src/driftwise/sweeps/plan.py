@@ -171,7 +171,10 @@ def run_id(config: RunConfig) -> str:
     return f"{words}-{size}-d{config.num_drifts}-s{config.seed}-{digest}"
 
 
-LATER_OPTIONS = {"method": {"one_forward": False}}
+LATER_OPTIONS: Mapping[str, Mapping[str, object]] = {
+    "method": {"one_forward": False},
+    "adaptation": {"wrong_answers": 0.2, "ask_again": 0.0},
+}
 """Options added later, at the value that changes nothing: they do not change ids."""
 
 

@@ -8,7 +8,8 @@ async function refresh() {
   showClasses(found.classes);
   drawAccuracy(found);
   drawTimeline(found);
-  showVerdicts(found.verdicts, found.status);
+  showKinds(found.verdicts, found.actions);
+  showVerdicts(found.verdicts, found.status, found.actions);
   showEvents(found.events, found.status.names);
   showLoad(found.load);
   showStates(found.snapshots);
@@ -65,7 +66,7 @@ function showClasses(classes) {
     make("td", {}, each.buffer_earlier ? `${each.buffer} (${each.buffer_earlier} earlier)` : String(each.buffer)),
     make("td", {}, String(each.requests)),
     make("td", {class: each.drifted ? "bad" : null}, number(each.p_value)),
-    make("td", {class: "words"}, each.state || (each.drifted ? "drifted" : "")))));
+    make("td", {class: "words"}, each.state || (each.drifted ? each.kind || "drift" : "")))));
 }
 
 function scales(width, height, from, to, left = 40) {
@@ -109,7 +110,8 @@ function drawAccuracy({points, probes, verdicts, status}) {
     const x = s.x(verdict.sample);
     place.append(svg("line", {class: "drift", x1: x, x2: x, y1: s.top, y2: s.height - s.bottom}));
     if (x - free > 10 + 7 * verdict.name.length) {
-      place.append(svg("text", {class: "drift-name", x, y: 12, "text-anchor": "middle"}, verdict.name));
+      const anchor = x > width - s.right - 4 * verdict.name.length ? "end" : "middle";
+      place.append(svg("text", {class: "drift-name", x, y: 12, "text-anchor": anchor}, verdict.name));
       free = x;
     }
   }
@@ -123,43 +125,82 @@ function drawAccuracy({points, probes, verdicts, status}) {
   for (const [x, y] of scored.slice(-1)) place.append(svg("circle", {class: "probe", cx: x, cy: y, r: 4}));
 }
 
+// Letters of the kinds of change on the time line.
+const LETTERS = {"drift": "D", "new mode": "M", "recurring": "R", "new class": "N", "mix": "X", "harmless": "H", "corrupted": "C"};
+const HEADINGS = {
+  "new mode": " has a new mode", "recurring": " shows an earlier concept",
+  "new class": ": samples that may be of a new class", "mix": ": the mix of classes has changed",
+  "harmless": " has drifted, which does no harm", "corrupted": " has corrupted samples",
+};
+
+// What a check found on one class, or on all samples together where no class alone shows it.
+function findings(verdicts) {
+  const found = verdicts.filter((each) => each.sample !== null && (each.drifted || each.kind === "corrupted"));
+  const shown = new Set(found.map((each) => `${each.sample} ${each.kind}`));
+  for (const each of verdicts) {
+    const key = `${each.sample} ${each.stream_kind}`;
+    if (each.sample === null || !["mix", "new class", "corrupted"].includes(each.stream_kind) || shown.has(key)) continue;
+    shown.add(key);
+    found.push({sample: each.sample, time: each.time, number: `all ${each.number}`, label: null, kind: each.stream_kind});
+  }
+  return found;
+}
+
 function drawTimeline({verdicts, classes, status}) {
-  const shown = classes.slice(0, 20), height = 30 + 18 * Math.max(1, shown.length);
+  const found = findings(verdicts), rows = classes.slice(0, 20).map((each) => [each.label, each.name]);
+  if (found.some((each) => each.label === null)) rows.unshift([null, "all samples"]);
+  const height = 36 + 20 * Math.max(1, rows.length);
   const [place, width] = canvas("timeline", height);
-  const longest = Math.min(14, Math.max(4, ...shown.map((each) => each.name.length)));
+  const longest = Math.min(14, Math.max(4, ...rows.map(([, name]) => name.length)));
   const to = Math.max(status.samples, 1), s = scales(width, height, 0, to, 12 + 7 * longest);
-  const row = (label) => 16 + 18 * shown.findIndex((each) => each.label === label);
-  for (const each of shown) {
-    place.append(svg("line", {class: "grid", x1: s.left, x2: width - s.right, y1: row(each.label), y2: row(each.label)}));
-    place.append(svg("text", {x: s.left - 6, y: row(each.label) + 4, "text-anchor": "end"}, each.name.length > 14 ? `${each.name.slice(0, 13)}…` : each.name));
+  const row = (label) => 16 + 20 * rows.findIndex(([each]) => each === label);
+  for (const [label, name] of rows) {
+    place.append(svg("line", {class: "grid", x1: s.left, x2: width - s.right, y1: row(label), y2: row(label)}));
+    place.append(svg("text", {x: s.left - 6, y: row(label) + 4, "text-anchor": "end"}, name.length > 14 ? `${name.slice(0, 13)}…` : name));
   }
   ticks(place, s, 0, to);
-  for (const each of verdicts.filter((one) => one.sample !== null && row(one.label) > 0)) {
-    const kind = each.drifted === null ? "unknown" : each.drifted ? "found" : "quiet";
-    const dot = svg("circle", {class: kind, cx: s.x(each.sample), cy: row(each.label), r: each.drifted ? 6 : 3.5});
-    dot.append(svg("title", {}, `class ${each.name} after ${each.sample + 1} samples: p = ${number(each.p_value)}`));
-    place.append(dot);
+  const mark = (each, shape, text) => {
+    const group = svg("g", {class: shape});
+    group.append(svg("circle", {cx: s.x(each.sample), cy: row(each.label), r: shape === "quiet" || shape === "unknown" ? 3.5 : 8}));
+    if (LETTERS[each.kind] && text.letter) group.append(svg("text", {x: s.x(each.sample), y: row(each.label) + 4, "text-anchor": "middle"}, LETTERS[each.kind]));
+    group.append(svg("title", {}, text.title));
+    place.append(group);
+  };
+  for (const each of verdicts.filter((one) => one.sample !== null && row(one.label) > 0 && !one.drifted && one.kind !== "corrupted")) {
+    const result = each.drifted === null ? `not testable${each.reason ? `: ${each.reason}` : ""}` : `p = ${number(each.p_value)}`;
+    mark(each, each.drifted === null ? "unknown" : "quiet", {title: `class ${each.name} after ${each.sample + 1} samples: ${result}`});
+  }
+  for (const each of found.filter((one) => row(one.label) > 0)) {
+    const who = each.label === null ? "all samples" : `class ${each.name}`;
+    const result = each.p_value === undefined ? "" : `, p = ${number(each.p_value)}`;
+    mark(each, each.kind === "harmless" ? "harmless" : "found", {letter: true, title: `${who} after ${each.sample + 1} samples: ${each.kind || "drift"}${result}`});
   }
 }
 
-function showVerdicts(verdicts, status) {
-  const drifted = verdicts.filter((each) => each.drifted).slice(-6).reverse();
-  const place = element("drifts"), key = drifted.map((each) => `${each.number}${each.examples}`).join();
-  element("no-drift").hidden = drifted.length > 0;
+function showKinds(verdicts, actions) {
+  const kinds = new Set(findings(verdicts).map((each) => each.kind));
+  element("kinds").replaceChildren(...Object.entries(LETTERS).filter(([kind]) => kinds.has(kind)).map(([kind, letter]) => make("li", {},
+    make("kbd", {}, letter), make("span", {}, make("strong", {}, kind), `: ${actions[kind]}`))));
+}
+
+function showVerdicts(verdicts, status, actions) {
+  const found = findings(verdicts).sort((one, other) => one.sample - other.sample).slice(-6).reverse();
+  const place = element("drifts"), key = found.map((each) => `${each.number}${each.examples}`).join();
+  element("no-drift").hidden = found.length > 0;
   if (place.dataset.key === key) return;
   place.dataset.key = key;
-  place.replaceChildren(...drifted.map((each) => make("li", {},
-    make("h3", {}, `Class ${each.name} has drifted`),
-    make("p", {class: "note"}, `${clock(each.time)}, after ${(each.sample + 1).toLocaleString("en")} samples; `
-      + `${each.num_current} samples compared with ${each.num_reference}`),
-    make("p", {}, [
+  place.replaceChildren(...found.map((each) => make("li", {},
+    make("h3", {}, each.label === null ? `All samples: ${each.kind}` : `Class ${each.name}${HEADINGS[each.kind] || " has drifted"}`),
+    make("p", {class: "note"}, `${clock(each.time)}, after ${(each.sample + 1).toLocaleString("en")} samples`
+      + (each.label === null ? "" : `; ${each.num_current} samples compared with ${each.num_reference}`)),
+    each.label === null ? null : make("p", {}, [
       `p = ${number(each.p_value)}`, `limit ${number(each.threshold)}`, `effect ${number(each.score)}`,
       each.share === null ? null : `drifted fraction ${percent(each.share)}`,
       each.harm === null ? null : `harm ${number(each.harm)} points`,
       each.harm === null && each.harm_unlabelled !== null ? `estimated harm ${number(each.harm_unlabelled)} points` : null,
     ].filter(Boolean).join(" · ")),
-    each.kind ? make("p", {}, `Kind of change: ${each.kind}. What to do: ${each.action}.`) : null,
-    each.examples ? (status.sample_shape.length === 3 ? examples(each) : vectors(each)) : null)));
+    each.kind ? make("p", {}, make("strong", {}, "What to do: "), `${actions[each.kind]}.`) : null,
+    each.examples ? (each.texts || status.sample_shape.length !== 3 ? values(each) : examples(each)) : null)));
 }
 
 function examples({number: verdict, examples: counts}) {
@@ -173,18 +214,25 @@ function examples({number: verdict, examples: counts}) {
   return place;
 }
 
-function vectors({number: verdict, name}) {
+function values({number: verdict, name}) {
   const place = make("figure", {});
-  call("GET", `/v1/verdicts/${verdict}/values`).then((found) => place.append(
-    lines([["before", found.before], ["after", found.after]], `samples of class ${name} before and after`),
-    make("figcaption", {class: "legend"}, make("span", {class: "before"}, "before"), make("span", {class: "after"}, "after")))).catch(() => {});
+  call("GET", `/v1/verdicts/${verdict}/values`).then((found) => {
+    if (found.texts) {
+      place.append(...["before", "after"].map((which) => make("div", {class: "texts"},
+        make("span", {class: "which"}, which), ...found.texts[which].slice(0, 4).map((each) => make("p", {}, each)))));
+    } else {
+      place.append(lines([["before", found.before], ["after", found.after]], `samples of class ${name} before and after`),
+        make("figcaption", {class: "legend"}, make("span", {class: "before"}, "before"), make("span", {class: "after"}, "after")));
+    }
+  }).catch(() => {});
   return place;
 }
 
 function showEvents(events, known) {
   element("events").replaceChildren(...events.filter((each) => !["checked", "asked"].includes(each.kind)).slice(-12).reverse().map((each) => {
     const details = each.details, classes = details.classes || (details.label === undefined ? null : [details.label]);
-    const text = details.text || [WORDS[each.kind] || each.kind.replace("_", " "),
+    const named = (text) => text.replace(/\bclass (\d+)/g, (all, label) => known[label] ? `class ${known[label]}` : all);
+    const text = details.text ? named(details.text) : [WORDS[each.kind] || each.kind.replace("_", " "),
       classes && `class ${classes.map((label) => known[label] || label).join(", ")}`,
       details.rows && !Array.isArray(details.rows) && `${details.rows} samples`,
       details.given !== undefined && `${details.given} labels`].filter(Boolean).join(", ");

@@ -118,6 +118,7 @@ function remember() {
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea")) return;
+  if (event.key === " " && event.target.matches("button, a")) return; // it presses what has the focus
   const place = KEYS.indexOf(event.key.toLowerCase());
   if (event.key === "Backspace") undo();
   else if (event.key === " ") skip();
@@ -126,6 +127,8 @@ document.addEventListener("keydown", (event) => {
   else return;
   event.preventDefault();
 });
+// After a click with the mouse the space bar skips again.
+document.addEventListener("click", (event) => { if (event.detail && event.target.closest("button")) document.activeElement.blur(); });
 element("undo").addEventListener("click", undo);
 element("skip").addEventListener("click", skip);
 element("unknown").addEventListener("click", () => answer(null));

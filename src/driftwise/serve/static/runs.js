@@ -8,11 +8,11 @@ async function refresh() {
   element("counts").textContent = Object.entries(counts).map(([state, each]) => `${each} ${state}`).join(", ");
   element("rows").replaceChildren(...runs.map((run) => make("tr", {},
     make("td", {class: "words"}, run.name),
-    make("td", {class: "words"}, run.note || run.settings),
     make("td", {class: run.state === "unreadable" || run.state === "failed" ? "bad" : null}, run.state),
     make("td", {}, String(run.points.length)),
     make("td", {}, run.points.length ? `${run.points[run.points.length - 1].toFixed(1)} %` : "–"),
-    make("td", {}, curve(run.points)))));
+    make("td", {}, curve(run.points)),
+    make("td", {class: "words"}, run.note || run.settings))));
 }
 
 function curve(points) {
