@@ -144,6 +144,19 @@ def test_too_few_samples_are_not_testable_and_it_is_said_how_many_are_missing() 
 
 
 @pytest.mark.parametrize("with_labels", [True, False])
+def test_a_class_with_few_reference_samples_is_no_new_class(with_labels: bool) -> None:
+    few = {**REFERENCE, 0: REFERENCE[0][: FEWEST - 1]}
+    current, labels = window()
+    findings = judge(few, current, labels if with_labels else None, unit_length=False)
+    assert findings.kind == "none"
+    assert findings.by_class[0].evidence == {"missing_reference": 1}
+    # A class that nobody knows is found beside it.
+    added = torch.cat([current, cloud(1, 60, 7, along=5, by=9)])
+    names = torch.cat([labels, torch.full((60,), -1)]) if with_labels else None
+    assert judge(few, added, names, unit_length=False).kind == "new class"
+
+
+@pytest.mark.parametrize("with_labels", [True, False])
 @pytest.mark.parametrize("samples", [0, 1, FEWEST - 1])
 def test_a_window_of_few_samples_is_not_testable_rather_than_unchanged(
     samples: int, with_labels: bool

@@ -30,10 +30,12 @@ from torch import Tensor
 from driftwise.errors import UserError
 from driftwise.stats.change_findings import (
     FEWEST,
+    NOBODY,
     NOVEL,
     OLD_GONE,
     SAME_BELOW,
     TYPICAL,
+    WAITING,
     Finding,
     Findings,
     Sides,
@@ -133,6 +135,7 @@ def judge(
                 for c in known.classes
             ]
             groups = _places(torch.cat(predicted), known)
+    places = places.masked_fill(_of_waiting(every, known, current, labels), WAITING)
     sides = Sides(
         reference=testable,
         known=known,
@@ -209,10 +212,24 @@ def _waiting(which: str, samples: int) -> Finding:
 
 def _places(labels: Tensor, known: KnownClasses) -> Tensor:
     """The place of each label among the known classes; -1: it is none of them."""
-    places = torch.full((len(labels),), -1)
+    places = torch.full((len(labels),), NOBODY)
     for place, label in enumerate(known.classes):
         places[labels == label] = place
     return places
+
+
+def _of_waiting(
+    reference: Mapping[int, Tensor], known: KnownClasses, current: Tensor, labels: Tensor | None
+) -> Tensor:
+    """Samples of classes with too few reference samples, bool (samples,): they are no new class."""
+    few = {c: each for c, each in reference.items() if c not in known.classes}
+    if labels is not None:
+        return torch.isin(labels, torch.tensor(sorted(few), dtype=torch.int64))
+    few = {c: each for c, each in few.items() if len(each) >= 2}
+    if not few:
+        return torch.zeros(len(current), dtype=torch.bool)
+    everyone = KnownClasses({c: reference[c] for c in (*known.classes, *few)})
+    return everyone.score(current).nearest >= len(known.classes)
 
 
 def _usual_mix(reference: Mapping[int, Tensor], mix: Mix) -> Tensor:
@@ -252,7 +269,7 @@ def _with_labels(
         stream.append(Finding(kind="corrupted", evidence={**why, **wrong}))
     quarantined = broken | careless
     novel = torch.zeros_like(quarantined)
-    unnamed = (sides.places < 0) & ~quarantined
+    unnamed = (sides.places == NOBODY) & ~quarantined
     if int(unnamed.sum()) >= FEWEST and (evidence := _belong_nowhere(sides, unnamed)):
         novel = unnamed & (sides.known.p_values(sides.scored) <= TYPICAL)
         stream.append(Finding(kind="new class", evidence=evidence))
