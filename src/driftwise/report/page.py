@@ -138,11 +138,11 @@ def runs_shown(cells: Sequence[Cell]) -> list[dict[str, object]]:
     num_verdicts = min(MAX_VERDICTS, PAGE_VERDICTS // len(runs))
     num_notes = min(MAX_NOTES, PAGE_NOTES // len(runs))
     panels_left = MOST_TIME_LINES
-    shown = []
+    shown: list[dict[str, object]] = []
     for run, first in runs:
         panels = time_lines(run) if panels_left > 0 else []
         panels_left -= len(panels)
-        entry = {
+        entry: dict[str, object] = {
             "name": _name(run),
             "folder": clean(run.folder),
             "notes": few([*run.warnings, *run.notes], num_notes),
