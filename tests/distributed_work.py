@@ -13,10 +13,11 @@ import pytest
 import torch
 import torch.distributed as dist
 from scipy import stats
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils._pytree import tree_map
 from trainer_cases import CAPACITY as KEPT
 from trainer_cases import LR, Digits, make_network
 
@@ -238,7 +239,7 @@ def learner_like_one_process(
     theirs: Learner = alone(lambda: learner(ReplayBuffer(20)))
     train(ours)
     alone(lambda: train(theirs))
-    state = ours.state_dict()
+    state = tree_map(lambda each: each.cpu() if isinstance(each, Tensor) else each, ours.state_dict())
     mine, other = state["memory"]["columns"], theirs.buffer.state_dict()["columns"]
     assert list(mine) == list(other)
     for name in other:
@@ -286,12 +287,12 @@ class TinyTransformer(nn.Module):
         )
         self.head = nn.Linear(8, 4)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """(samples, 1, height, width) -> (samples, 4)."""
         tokens = self.embed(x.flatten(1)[:, :, None])
         for block in self.blocks:
             tokens = block(tokens)
-        logits: torch.Tensor = self.head(tokens.mean(dim=1))
+        logits: Tensor = self.head(tokens.mean(dim=1))
         return logits
 
 
