@@ -41,12 +41,14 @@ def steps_like_on_the_cpu(device: torch.device, network: Any, method: Any) -> No
     ours, waits = train(PrefetchingBuffer(ReplayBuffer(20), device), device)
     assert set(none) == {0}
     for_the_loss = {1}
-    assert set(waits) <= for_the_loss | ({2} if isinstance(ours.method, DERpp | SER) else set()), waits
+    assert set(waits) <= for_the_loss | ({2} if isinstance(ours.method, DERpp | SER) else set()), (
+        waits
+    )
     for mine, other in zip(ours.networks, theirs.networks, strict=True):
         expected = other.state_dict()
         for name, value in mine.state_dict().items():
             assert isinstance(value, fake_device.OnDevice), f"{name} is on the host"
-            assert torch.equal(value.values, expected[name])
+            assert torch.equal(value.held, expected[name])
     assert same(ours.buffer.state_dict(), theirs.buffer.state_dict())
 
 

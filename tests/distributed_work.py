@@ -239,7 +239,9 @@ def learner_like_one_process(
     theirs: Learner = alone(lambda: learner(ReplayBuffer(20)))
     train(ours)
     alone(lambda: train(theirs))
-    state = tree_map(lambda each: each.cpu() if isinstance(each, Tensor) else each, ours.state_dict())
+    state = tree_map(
+        lambda each: each.cpu() if isinstance(each, Tensor) else each, ours.state_dict()
+    )
     mine, other = state["memory"]["columns"], theirs.buffer.state_dict()["columns"]
     assert list(mine) == list(other)
     for name in other:
@@ -434,7 +436,9 @@ def realigner_with_uneven_batches(group: Group) -> None:
     assert same(ours.buffer.state_dict(), theirs.buffer.state_dict())
     assert ours.known_classes == theirs.known_classes
     assert ours.ledger.labels == theirs.ledger.labels
-    with pytest.raises(UserError, match=r"same realigner in all 4 processes; rank 2 has capacity 8,"):
+    with pytest.raises(
+        UserError, match=r"same realigner in all 4 processes; rank 2 has capacity 8,"
+    ):
         Realigner(current=lambda: (x, y), buffer=8 if group.rank == 2 else 6).begin_task()
 
 

@@ -20,21 +20,27 @@ copies_to_host: list[str] = []
 
 
 class OnDevice(Tensor):
-    """A tensor on the fake device; `values`: what it holds, on the CPU."""
+    """A tensor on the fake device; `held`: its values, on the CPU."""
 
-    values: Tensor
+    held: Tensor
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     @staticmethod
     def __new__(cls, values: Tensor) -> OnDevice:
-        made: OnDevice = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
-            cls, values.shape, strides=values.stride(), dtype=values.dtype, device=f"{NAME}:0"
+        made: OnDevice = Tensor._make_wrapper_subclass(
+            cls,
+            values.shape,
+            strides=values.stride(),
+            dtype=values.dtype,
+            device=torch.device(NAME, 0),
         )
-        made.values = values
+        made.held = values
         return made
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         del types
         return compute(func, args, kwargs or {})
 
@@ -71,14 +77,18 @@ def compute(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
 
 def _values(each: Any) -> Any:
-    return each.values if isinstance(each, OnDevice) else each
+    return each.held if isinstance(each, OnDevice) else each
+
+
+def _kernel(func: Any, *args: Any, **kwargs: Any) -> Any:
+    return compute(func, args, kwargs)
 
 
 def install() -> torch.device:
     """Make it the accelerator of this process."""
     backend_registration._setup_privateuseone_for_python_backend(NAME)
-    library = torch.library.Library("_", "IMPL")
-    library.fallback(lambda func, *args, **kwargs: compute(func, args, kwargs), "PrivateUse1")
+    library = torch.library.Library("_", "IMPL")  # type: ignore[no-untyped-call]
+    library.fallback(_kernel, "PrivateUse1")  # type: ignore[no-untyped-call]
     _kept.append(library)
     return torch.device(NAME, 0)
 

@@ -91,7 +91,9 @@ def test_each_process_takes_the_gpu_of_its_number_and_one_too_many_is_refused(
     monkeypatch.setenv("LOCAL_RANK", "1")
     assert (_take_accelerator(), taken) == ("nccl", [1])
     monkeypatch.setenv("LOCAL_RANK", "2")
-    with pytest.raises(UserError, match="process 2 of this machine has no cuda device: there are 2"):
+    with pytest.raises(
+        UserError, match="process 2 of this machine has no cuda device: there are 2"
+    ):
         _take_accelerator()
 
 

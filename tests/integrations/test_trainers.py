@@ -134,7 +134,12 @@ def test_lightning_batches_without_labels_are_refused_and_the_module_is_left_as_
 
 
 def fitted(
-    epochs: int = 2, *, again: bool = False, evaluates: bool = False, workers: int = 0, **options: Any
+    epochs: int = 2,
+    *,
+    again: bool = False,
+    evaluates: bool = False,
+    workers: int = 0,
+    **options: Any,
 ) -> tuple[Any, Any, list[list[Any]]]:
     """Three tasks in Lightning: module, callback, and the batches of each task as they were offered.
 
@@ -146,7 +151,9 @@ def fitted(
     module, callback = lightning_module(), Realignment(**digits.settings())
     offered = recorded(callback.realigner)
     if evaluates:
-        type(module).validation_step = lambda self, batch, _: self.log("loss", self(batch[0]).mean())
+        type(module).validation_step = lambda self, batch, _: self.log(
+            "loss", self(batch[0]).mean()
+        )
     trainer = None
     for number in (1, 2, 3):
         digits.task = digits.stream.task(number)
@@ -212,7 +219,9 @@ def accumulated(tasks: list[list[Any]], in_epoch: list[int], last: int) -> torch
 
 
 @pytest.mark.parametrize(
-    "options", [{"evaluates": True}, {"workers": 2}, {"again": True}], ids=lambda each: [*each][0]
+    "options",
+    [{"evaluates": True}, {"workers": 2}, {"again": True}],
+    ids=lambda each: next(iter(each)),
 )
 def test_lightning_evaluation_workers_and_another_fit_of_a_trainer_change_nothing(
     options: dict[str, Any],
@@ -272,7 +281,7 @@ def trained(epochs: int = 2, *, evaluates: bool = False, **settings: Any) -> Any
         {"evaluates": True},
         {"dataloader_num_workers": 2, "dataloader_persistent_workers": True},
     ],
-    ids=lambda each: [*each][0],
+    ids=lambda each: next(iter(each)),
 )
 def test_transformers_evaluation_and_workers_change_nothing(options: dict[str, Any]) -> None:
     pytest.importorskip("transformers")
@@ -295,16 +304,13 @@ def test_transformers_accumulates_gradients_of_batches_and_draws() -> None:
     )
 
 
-def test_transformers_batches_without_labels_are_refused() -> None:
+def test_transformers_batches_without_labels_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the trainer takes the labels out, to compute the loss by itself."""
     pytest.importorskip("transformers")
     pytest.importorskip("accelerate")
-    Classifier.config = None  # type: ignore[attr-defined]
-    try:
-        with pytest.raises(UserError, match="batch has no labels.*got a mapping with pixel_values"):
-            trained(label_smoothing_factor=0.1)
-    finally:
-        del Classifier.config  # type: ignore[attr-defined]
+    monkeypatch.setattr(Classifier, "config", None, raising=False)
+    with pytest.raises(UserError, match=r"batch has no labels.*got a mapping with pixel_values"):
+        trained(label_smoothing_factor=0.1)
 
 
 def test_transformers_finds_the_drifted_classes_and_realigns() -> None:

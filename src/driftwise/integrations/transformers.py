@@ -57,7 +57,9 @@ class RealignmentCallback(TrainerCallback):
             self.realigner.begin_task()
         self._detach()
         # Nothing in it can be compiled, and the attempt would be made in every step.
-        extend = torch.compiler.disable(self._extend) if args.torch_compile else self._extend
+        extend: Any = self._extend
+        if args.torch_compile:
+            extend = torch.compiler.disable(extend)  # type: ignore[no-untyped-call]
         self._handle = model.register_forward_pre_hook(extend, with_kwargs=True)
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
