@@ -278,6 +278,33 @@ def learner_like_one_process(
     torch.testing.assert_close(again.logits(images), alone(lambda: theirs.logits(images)))
 
 
+def dropout_is_drawn_by_each_process(group: Group) -> None:
+    """And for all alike in a step that all make; a checkpoint goes on with the same draws."""
+    seen: list[Tensor] = []
+
+    def network(attempt: int) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Dropout(0.5), MAKE(attempt))
+
+    def learner() -> Learner:
+        made = Learner(network, ER(), buffer=ShardedBuffer(20, group=group))
+        dropout: Any = made.network[1]
+        dropout.register_forward_hook(lambda _, given, out: seen.append(out[:2] != 0))
+        made.begin_task((0, 1))
+        return made
+
+    first = learner()
+    for size in (8, 7):
+        first.observe(batch(size, size=size, labels=(0, 1)))
+    alike = [group.gather(mask[None]).unique(dim=0).shape[0] == 1 for mask in seen]
+    assert alike == [False, True]
+    again = learner()
+    again.load_state_dict(first.state_dict())
+    for each in (first, again):
+        each.observe(batch(9, size=8, labels=(0, 1)))
+    assert torch.equal(seen[-1], seen[-2])
+    assert same(again.state_dict(), first.state_dict())
+
+
 class TinyTransformer(nn.Module):
     """Two blocks of attention over the pixels of an image."""
 
@@ -494,6 +521,7 @@ def main() -> None:
             learner_like_one_process(method, group)
         learner_like_one_process(METHODS[2], group, augmentation="crop-flip")
     learner_like_one_process(ER, groups[0], last=2)
+    dropout_is_drawn_by_each_process(groups[0])
     learner_like_one_process(ERACE, groups[0], shard=fully_shard)
     blocks = seeded(TinyTransformer, seed=3)
     learner_like_one_process(DERpp, groups[0], network=blocks, shard=shard_blocks)

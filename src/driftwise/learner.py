@@ -577,8 +577,12 @@ class Learner:
         """
         if draws_nothing(self.network):  # lending costs up to a tenth of an MLP's step
             return self._precision()
+        dropping = self._dropping
+        if self._splits:  # other samples than elsewhere, and other dropout
+            seed = int(torch.randint(2**62, (), generator=dropping))
+            dropping = rng.fork(seed, self._group.rank)
         stack = contextlib.ExitStack()
-        stack.enter_context(rng.as_global(self._dropping))
+        stack.enter_context(rng.as_global(dropping))
         stack.enter_context(self._precision())
         return stack
 
