@@ -396,10 +396,11 @@ def test_a_library_that_is_not_installed_is_named_with_what_installs_it(
     assert f"needs {module}: pip install 'driftwise[{extra}]'" in line
 
 
+@pytest.mark.parametrize("error", ["RuntimeError", "ModuleNotFoundError"])
 def test_a_library_that_is_broken_is_said_to_be_installed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    error: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (tmp_path / "timm.py").write_text("raise RuntimeError('operator torchvision::nms\\nis gone')")
+    (tmp_path / "timm.py").write_text(f"raise {error}('operator torchvision::nms\\nis gone')")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "timm", raising=False)
     line = complaint(lambda: load("timm:resnet18"))

@@ -56,10 +56,11 @@ def import_library(module: str, encoder: str, install: str) -> Any:
     """A library that is installed by choice; UserError says how."""
     try:
         return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        missing = (error.name or module).partition(".")[0]
-        raise UserError(f"the encoder {encoder} needs {missing}: {install}") from error
     except Exception as error:  # as of a torchvision that was built for another torch
+        # transformers raises ModuleNotFoundError, without a name, for whatever fails inside it.
+        if isinstance(error, ModuleNotFoundError) and error.name is not None:
+            missing = error.name.partition(".")[0]
+            raise UserError(f"the encoder {encoder} needs {missing}: {install}") from error
         details = " ".join(str(error).split())[:200]
         raise UserError(
             f"the encoder {encoder} needs {module}, which is installed but cannot be imported"
