@@ -194,6 +194,11 @@ class AnalyticLearner:
             fresh_samples: labels that realigning a drifted class asks for.
             scatter: what is kept of classes; None: what the method needs, exact for each class.
         """
+        if not isinstance(method, AnalyticMethod):
+            raise UserError(
+                "expected an analytic method, such as methods.SLDA(); got "
+                f"{method if isinstance(method, str) else type(method).__name__}"
+            )
         if fresh_samples < 1:
             raise UserError(f"fresh_samples must be at least 1; got {fresh_samples}")
         if scatter == "none" and method.scatter != "none":

@@ -145,6 +145,11 @@ class HybridLearner:
         """
         Group().refuse_several("a hybrid learner")
         _check_temperature(temperature)
+        if not isinstance(analytic, AnalyticLearner) or not isinstance(trained, Learner):
+            raise UserError(
+                "expected HybridLearner(an AnalyticLearner, a Learner); got "
+                f"{type(analytic).__name__} and {type(trained).__name__}"
+            )
         self.analytic = analytic
         self.trained = trained
         self.temperature = temperature

@@ -139,6 +139,12 @@ class Learner:
                 f"{self._group.size} processes need one buffer together; expected a ShardedBuffer or "
                 "a ReplicatedBuffer of driftwise.memory, got a ReplayBuffer"
             )
+        if not isinstance(method, Method):
+            raise UserError(
+                "expected a method of a network, such as methods.ER(); got "
+                f"{method if isinstance(method, str) else type(method).__name__} (analytic methods "
+                "are for AnalyticLearner)"
+            )
         self.buffer = buffer
         self.method = method
         self.steps = 0

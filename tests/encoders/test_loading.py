@@ -327,6 +327,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: EmbeddingCache(load("random")).features(["a text"]),
         "takes numbers; these samples are texts: use sentence-transformers:NAME",
     ),
+    "numbers in lists": (
+        lambda: EmbeddingCache(load("random")).features([[1.0, 2.0]]),  # type: ignore[list-item]
+        "takes arrays, tensors or a list of texts; got list: give an array of its numbers",
+    ),
     "images to an encoder of texts": (
         lambda: EmbeddingCache(load(lengths, accepts="texts")).features(images()),
         "takes texts; these samples are numbers",

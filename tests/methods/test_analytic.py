@@ -15,7 +15,10 @@ from sklearn.linear_model import Ridge as BatchRidge
 
 from driftwise.analytic_learner import AnalyticLearner
 from driftwise.errors import UserError
+from driftwise.learner import Learner
+from driftwise.memory import ReplayBuffer
 from driftwise.memory.statistics import ClassStatistics
+from driftwise.methods import DERpp
 from driftwise.methods.analytic import SLDA, AnalyticMethod, NearestMean, Ridge
 from driftwise.scaling import Scaling
 from driftwise.types import Samples
@@ -353,6 +356,15 @@ def shared(samples: Samples) -> ClassStatistics:
 
 
 REFUSED = {
+    "a name": (lambda x: AnalyticLearner("slda"), "such as methods.SLDA\\(\\); got slda"),  # type: ignore[arg-type]
+    "a method of a network": (
+        lambda x: AnalyticLearner(DERpp()),  # type: ignore[arg-type]
+        "expected an analytic method, .* got DERpp",
+    ),
+    "a network's learner": (
+        lambda x: Learner(torch.nn.Linear(8, 4), SLDA(), buffer=ReplayBuffer(4), lr=0.1),  # type: ignore[arg-type]
+        "got SLDA .analytic methods are for AnalyticLearner",
+    ),
     "nothing to forget": (lambda x: AnalyticLearner(SLDA()).forget(), "either samples or a label"),
     "shrinkage": (lambda x: SLDA(shrinkage=2), "shrinkage must be 0 to 1; got 2"),
     "penalty": (lambda x: Ridge(penalty=0), "penalty must be above 0; got 0"),

@@ -156,6 +156,12 @@ def test_forgotten_samples_leave_both_memories() -> None:
     assert both.buffer.counts()[2] == int((samples.labels == 2).sum()) - 3
 
 
+def test_a_pair_of_other_learners_is_refused() -> None:
+    analytic, _ = parts()
+    with pytest.raises(UserError, match="got AnalyticLearner and AnalyticLearner"):
+        HybridLearner(analytic, analytic)  # type: ignore[arg-type]
+
+
 def test_a_temperature_must_be_positive() -> None:
     with pytest.raises(UserError, match="temperature must be above 0; got 0"):
         HybridLearner(*parts(), temperature=0)

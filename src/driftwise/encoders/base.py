@@ -74,6 +74,12 @@ def check_samples(encoder: Encodes, samples: RawSamples) -> None:
     takes_texts = getattr(encoder, "accepts", "images") == "texts"
     if takes_texts and are_numbers(samples):
         raise UserError(f"the encoder {name} takes texts; these samples are numbers")
+    is_list = not are_numbers(samples) and not hasattr(samples, "columns")
+    if not are_numbers(samples) and not (is_list and all(isinstance(t, str) for t in samples[:1])):
+        raise UserError(
+            f"the encoder {name} takes arrays, tensors or a list of texts; got "
+            f"{type(samples).__name__}: give an array of its numbers"
+        )
     if not takes_texts and not are_numbers(samples):
         raise UserError(
             f"the encoder {name} takes numbers; these samples are texts: use"
