@@ -50,6 +50,8 @@ FIGURES = {
     "results-severity": ("severity-tables-fast", "severity-cifar10-cd-er-b5000-d2"),
 }
 """name of the image -> sweep and figure"""
+DETECTED = ("-fast", "-published-detector-fast")
+"""Table 1 with the usual and with the published detector, by the ends of their names"""
 
 
 def table_lines(sweep: Sweep) -> list[str]:
@@ -273,6 +275,31 @@ def _without_drift(both: Beside, cell: TableCell) -> float | None:
     return None
 
 
+def detection_lines(sweeps: Sequence[Sweep]) -> list[str]:
+    """Table 1 with `amr` after the usual detector and after the published one, by buffer."""
+    by_name = {sweep.name: sweep for sweep in sweeps}
+    both = [by_name[name] for end in DETECTED if (name := f"table1-tables{end}") in by_name]
+    if len(both) < len(DETECTED):
+        return ["Not measured yet."]
+    usual, other = map(beside, both)
+    lines = [
+        "| buffer | cells | drifts found: usual, published detector | amr: usual | published detector | "
+        "lost with it, points (95 % over cells) |",
+        "|---" * 6 + "|",
+    ]
+    for buffer, cells in grouped(other.cells, lambda cell: cell.place["buffer_size"]).items():
+        same = [next(c for c in usual.cells if c.place == cell.place) for cell in cells]
+        found = ", ".join(
+            "{} of {}".format(*found_drifts(Beside(cells=some))) for some in (same, cells)
+        )
+        lost = [_faa(a) - _faa(b) for a, b in zip(same, cells, strict=True)]
+        lines.append(
+            f"| {buffer} | {len(cells)} | {found} | {_mean([*map(_faa, same)]):.1f} | "
+            f"{_mean([*map(_faa, cells)]):.1f} | {in_words(lost)} |"
+        )
+    return lines
+
+
 def ablation_lines() -> list[str]:
     """One setting changed at a time, on one cell."""
     file = ROOT / "results" / "ablations.json"
@@ -399,6 +426,7 @@ def page_of(text: str, folder: Path) -> str:
     known = claims(sweeps)
     text = put(text, "claims", claim_lines(known))
     text = put(text, "plain", plain_lines(found, known))
+    text = put(text, "detection", detection_lines(sweeps))
     text = put(text, "ablations", ablation_lines())
     text = put(text, "validity", validity_lines())
     return put(text, "leaderboard", board(sweeps).markdown().strip().splitlines())
