@@ -1,6 +1,6 @@
 """Gradual drift: delay, flapping and staleness of each detector and adaptation, over 1 to 40 checks.
 
-    python benchmarks/gradual.py [--seeds 3] [--json results/gradual.json]
+    python benchmarks/gradual.py [--seeds 3] [--skip NAME ...] [--json results/gradual.json]
     python benchmarks/gradual.py --table            # of the saved results
 
 One class of Fashion-MNIST, features of a random network and logits of a trained learner (as in
@@ -10,8 +10,10 @@ An adaptation answers an alarm by labelling what comes:
 
     amr        all of the class's memory is replaced by 100 samples of the present mixture, and so is the
                reference
+    partial    `adapt.PartialRealign`: the estimated fraction of the memory is replaced, from 0.8 on all of
+               it; the reference is renewed
     gradual    `adapt.Hysteresis` and `PartialRealign`: nothing below an estimated fraction of 0.3 (0.15
-               once it has begun); then so much of the memory is replaced, and the reference is renewed
+               once it has begun); then as `partial`
 
 Measured: checks from the onset to the first adaptation; adaptations (more than a few: flapping); labels; the
 mean distance, over all checks, of the drifted fraction in memory from that of the stream (staleness: what a
@@ -24,6 +26,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +40,7 @@ from torch import Tensor
 from driftwise.detect import Detector, DetectorContext, HeldOutReference
 from driftwise.detect.base import Accumulates
 from driftwise.detect.detectors import C2ST, KS, MMD, Combined
+from driftwise.detect.reconstruction import Reconstruction
 from driftwise.detect.sequential import Sequential
 from driftwise.stats.fraction import estimate_shares
 
@@ -50,9 +54,10 @@ DETECTORS: dict[str, Any] = {
     "mmd": MMD(level=LEVEL, permutations=200),
     "c2st": C2ST(level=LEVEL, permutations=200),
     "combined": Combined(level=LEVEL, permutations=200),
+    "reconstruction": Reconstruction(level=LEVEL),
     "sequential": Sequential(level=LEVEL),
 }
-ADAPTATIONS = ("amr", "gradual")
+ADAPTATIONS = ("amr", "partial", "gradual")
 
 
 def fraction_at(check: int, ramp: int) -> float:
@@ -86,17 +91,18 @@ def play(name: str, adaptation: str, ramp: int, seed: int, material: Material) -
         current, _ = taken(CHECK, fraction)
         (verdict,) = detector.check(check + 2, (0,), numbered(current, 100 * check), kept)
         replaced = float(bool(verdict.drifted))
-        if adaptation == "gradual":
+        if adaptation != "amr":
             if verdict.drifted:
                 (share,) = estimate_shares([(reference[:, 10:], current[:, 10:])])
-                is_drifting = share.share >= (END if is_drifting else BEGIN)
+                least = 0.0 if adaptation == "partial" else END if is_drifting else BEGIN
+                is_drifting = share.share >= least
                 replaced = 1.0 if share.share >= FULL else share.share
             replaced = replaced if verdict.drifted and is_drifting else 0.0
             is_drifting = is_drifting and bool(verdict.drifted)
         if replaced:
             fresh, drifted = taken(REFERENCE, fraction)
             # Old samples of the other concept go first: those that fit worst.
-            if adaptation == "gradual":
+            if adaptation != "amr":
                 outdated = min(1.0, outdated + replaced) if drifted > outdated else drifted
             else:
                 outdated = drifted
@@ -139,6 +145,7 @@ def table(saved: dict[str, Any]) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--skip", nargs="*", default=[], choices=DETECTORS)
     parser.add_argument("--json", type=Path, default=ROOT / "results" / "gradual.json")
     parser.add_argument("--table", action="store_true", help="print what has been measured")
     asked = parser.parse_args()
@@ -147,18 +154,16 @@ def main() -> None:
         return
     torch.set_num_threads(1)
     material = Material()
-    found: dict[str, Any] = {}
-    for name in DETECTORS:
-        found[name] = {}
-        for adaptation in ADAPTATIONS:
-            found[name][adaptation] = {
-                str(ramp): [
-                    play(name, adaptation, ramp, seed, material) for seed in range(asked.seeds)
-                ]
-                for ramp in RAMPS
-            }
-            print(name, adaptation, found[name][adaptation], flush=True)
-            write_json(asked.json, found)
+    found: dict[str, Any] = json.loads(asked.json.read_text()) if asked.json.exists() else {}
+    names = [name for name in DETECTORS if name not in asked.skip]
+    for seed, name, adaptation in product(range(asked.seeds), names, ADAPTATIONS):
+        by_ramp = found.setdefault(name, {}).setdefault(adaptation, {})
+        for ramp in RAMPS:
+            runs = by_ramp.setdefault(str(ramp), [])
+            if len(runs) == seed:  # others were measured before
+                runs.append(play(name, adaptation, ramp, seed, material))
+        print(seed, name, adaptation, flush=True)
+        write_json(asked.json, found)
 
 
 if __name__ == "__main__":

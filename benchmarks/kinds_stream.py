@@ -188,6 +188,7 @@ def table() -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(8)))
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--cache", type=Path, help="folder for features")
     parser.add_argument("--table", action="store_true", help="print what has been measured")
     asked = parser.parse_args()
@@ -201,7 +202,7 @@ def main() -> None:
             (labels, budget, way, seed)
             for labels in ("given", "unknown")
             for budget in BUDGETS
-            for way in WAYS
+            for way in asked.ways
         ]
         trials = [trial for trial in trials if tuple(map(str, trial)) not in done]
         data = stream_data(seed, asked.cache) if trials else None

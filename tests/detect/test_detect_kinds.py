@@ -65,6 +65,20 @@ def test_an_alarm_that_samples_do_not_explain_goes_by_the_drifted_fraction() -> 
         assert found.kind == found.stream_kind == kind
 
 
+def test_with_labels_a_new_class_explains_no_drift_of_another_class() -> None:
+    # Too few samples of class 0 to be explained by themselves, and a class that nobody knows.
+    now = {
+        0: cloud(0, 8, 1, by=6),
+        1: cloud(1, SIZE, 1),
+        2: cloud(2, SIZE, 1),
+        7: cloud(7, SIZE, 1),
+    }
+    came = [verdict(0, True, share=0.9), verdict(1, False), verdict(2, False)]
+    found = judged(came, now)
+    assert [each.kind for each in found] == ["drift", "none", "none"]
+    assert {each.stream_kind for each in found} == {"new class"}
+
+
 def test_a_change_that_costs_nothing_is_harmless() -> None:
     now = {c: cloud(c, SIZE, 1, by=6.0 * (c == 0)) for c in range(3)}
     for harm, kind in ((0.5, "harmless"), (30.0, "drift")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from sklearn.utils.estimator_checks import check_estimators_dtypes, check_fit2d_
 
 import driftwise as dw
 from driftwise.analytic_learner import AnalyticNetwork
-from driftwise.live import LiveLearner, Request
+from driftwise.live import Event, LiveLearner, Request
+from driftwise.stats.kind_names import ACTIONS
 from driftwise.types import Samples
 
 SOON: dict[str, Any] = {
@@ -146,6 +148,36 @@ def test_drift_is_found_asked_for_and_followed() -> None:
     stays = LiveLearner(method="slda", **{**SOON, "detector": "never"})
     stream.feed(stays, labelled=500)
     assert (stays.predict(stream.vectors[800:]) == stream.labels[800:]).mean() < 0.75
+
+
+@pytest.mark.parametrize("labelled", [10**9, 500])
+def test_events_name_the_kind_of_change_and_auto_acts_on_it(labelled: int) -> None:
+    drifting, dead = Sensors(seed=2), Sensors(seed=2)
+    dead.vectors[TURN:] = 0
+    # A window that began before the turn holds both concepts.
+    for stream, kinds in ((drifting, {"drift", "new mode"}), (dead, {"corrupted"})):
+        live = LiveLearner(method="slda", adaptation="auto", labels=stream.ask, **SOON)
+        events: list[Event] = []
+        live.on("*", events.append)
+        seen = stream.feed(live, labelled=labelled)
+        drifts: list[Any] = [each.details for each in events if each.kind == "drifted"]
+        checks: list[Any] = [each.details for each in events if each.kind == "checked"]
+        effects = [each for drift in drifts for each in drift["verdicts"]]
+        verdicts = [each for batch in seen for each in batch.verdicts]
+        assert kinds & {each["kind"] for each in effects}
+        assert kinds & {each["stream_kind"] for each in checks}
+        assert {each["kind"] for each in effects} <= {each.kind for each in verdicts}
+        for each in effects:
+            assert each["action"] == ACTIONS[each["kind"]]
+        json.dumps([*drifts, *checks])  # as a service sends them
+        if stream is drifting:
+            assert {label for each in seen for label in each.adapted} == set(range(4))
+            right = live.predict(stream.vectors[900:]) == stream.labels[900:]
+            assert right.mean() > 0.85
+        else:
+            assert not stream.requested
+            assert not any(each.adapted for each in seen)
+            assert any("quarantine" in note for each in seen for note in each.notes)
 
 
 def test_a_hybrid_follows_drift_in_both_memories() -> None:

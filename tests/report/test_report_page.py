@@ -69,6 +69,30 @@ def test_the_page_loads_nothing_and_describes_every_figure(report: Report) -> No
 
 
 @pytest.mark.usefixtures("one_figure")
+def test_a_run_shows_the_kind_of_each_change_and_its_classes_in_feature_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def verdict(task: int, *, drifted: bool) -> dict[str, Any]:
+        known = {"moved": 2.0 if drifted else 0.1, "moved_band": 0.4, "spread": 1.0}
+        return {
+            **{"task": task, "class": 0, "drifted": drifted, "score": 0.5, "p_value": 0.01},
+            **{"threshold": 0.05, "kind": "new mode" if drifted else "none", "spread_band": 1.3},
+            **known,
+        }
+
+    verdicts = [verdict(1, drifted=False), verdict(2, drifted=True)]
+    for seed in range(3):
+        write_run(tmp_path / "runs" / str(seed), small_result(seed=seed, verdicts=verdicts))
+    reader = PageReader(write_report([tmp_path / "runs"], tmp_path / "out").page)
+    assert reader.text.count("new mode") == 3
+    assert reader.text.count("Classes in feature space") == 3
+    assert "class 0: 2.00 at the last check, band 0.40" in reader.text
+    monkeypatch.setattr(page, "MOST_TIME_LINES", 2)
+    reader = PageReader(write_report([tmp_path / "runs"], tmp_path / "out").page)
+    assert reader.text.count("Classes in feature space") == 2, "of many runs, the first ones"
+
+
+@pytest.mark.usefixtures("one_figure")
 def test_nothing_from_a_run_becomes_markup(tmp_path: Path) -> None:
     names = ("benchmark", "method", "adaptation", "detector")
     result = small_result(

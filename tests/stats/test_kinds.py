@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from driftwise.errors import UserError
 from driftwise.stats.class_mix import other_mix
 from driftwise.stats.kind_names import ACTIONS, Kind
 from driftwise.stats.kinds import FEWEST, judge
@@ -139,6 +141,121 @@ def test_too_few_samples_are_not_testable_and_it_is_said_how_many_are_missing() 
     assert findings.by_class[0].kind == "not testable"
     assert findings.by_class[0].evidence == {"missing_reference": 3}
     assert judge({0: few[0]}, current, labels).kind == "not testable"
+
+
+@pytest.mark.parametrize("with_labels", [True, False])
+def test_a_class_with_few_reference_samples_is_no_new_class(with_labels: bool) -> None:
+    few = {**REFERENCE, 0: REFERENCE[0][: FEWEST - 1]}
+    current, labels = window()
+    findings = judge(few, current, labels if with_labels else None, unit_length=False)
+    assert findings.kind == "none"
+    assert findings.by_class[0].evidence == {"missing_reference": 1}
+    # A class that nobody knows is found beside it.
+    added = torch.cat([current, cloud(1, 60, 7, along=5, by=9)])
+    names = torch.cat([labels, torch.full((60,), -1)]) if with_labels else None
+    assert judge(few, added, names, unit_length=False).kind == "new class"
+
+
+@pytest.mark.parametrize("with_labels", [True, False])
+@pytest.mark.parametrize("samples", [0, 1, FEWEST - 1])
+def test_a_window_of_few_samples_is_not_testable_rather_than_unchanged(
+    samples: int, with_labels: bool
+) -> None:
+    current, labels = window()
+    findings = found(current[:samples], labels[:samples] if with_labels else None)
+    assert findings.kind == "not testable"
+    assert {each.kind for each in findings.by_class.values()} == {"not testable"}
+    assert min(each.evidence["missing_current"] for each in findings.by_class.values()) >= 1
+
+
+@pytest.mark.parametrize("with_labels", [True, False])
+def test_a_single_class_has_kinds_too(with_labels: bool) -> None:
+    labels = torch.zeros(SIZE, dtype=torch.int64) if with_labels else None
+    for by, kind in ((0.0, "none"), (6.0, "drift")):
+        findings = judge({0: REFERENCE[0]}, cloud(0, SIZE, 1, by=by), labels, unit_length=False)
+        assert (findings.kind, findings.by_class[0].kind) == (kind, kind)
+
+
+@pytest.mark.parametrize("unit_length", [True, False])
+@pytest.mark.parametrize("with_labels", [True, False])
+def test_constant_features_have_not_changed_and_a_single_reading_is_corruption(
+    with_labels: bool, unit_length: bool
+) -> None:
+    current, labels = window()
+    names = labels if with_labels else None
+    for constant in (0.0, 1.0):
+        same = {c: torch.full_like(each, constant) for c, each in REFERENCE.items()}
+        now = torch.full_like(current, constant)
+        assert judge(same, now, names, unit_length=unit_length).kind == "none"
+        assert found(now, names).kind == "corrupted"
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_the_unit_of_features_does_not_matter(scale: float) -> None:
+    reference = {c: scale * each for c, each in REFERENCE.items()}
+    current, labels = window({0: cloud(0, SIZE, 2, by=6)})
+    findings = judge(reference, scale * current, labels, unit_length=False)
+    plain = judge(REFERENCE, current, labels, unit_length=False)
+    kinds = {c: each.kind for c, each in findings.by_class.items()}
+    assert kinds == {c: each.kind for c, each in plain.by_class.items()}
+    assert kinds[0] == "drift"
+
+
+def test_samples_and_labels_of_other_types_give_the_same_verdict() -> None:
+    current, labels = window({0: cloud(0, SIZE, 2, by=6)})
+    expected = {c: each.kind for c, each in found(current, labels).by_class.items()}
+    as_arrays: Any = {c: each.numpy().astype(np.float32) for c, each in REFERENCE.items()}
+    for other in (labels.tolist(), labels.numpy(), labels.to(torch.int8), labels.double()):
+        given: Any = other
+        findings = judge(as_arrays, current.requires_grad_(), given, unit_length=False)
+        assert {c: each.kind for c, each in findings.by_class.items()} == expected
+
+
+@pytest.mark.parametrize("unit_length", [True, False])
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, 1e160])
+def test_numbers_that_are_not_finite_or_overflow_are_refused(bad: float, unit_length: bool) -> None:
+    current, labels = window()
+    spoilt = current.clone()
+    spoilt[3, 0] = bad
+    archived = {0: [spoilt]}
+    for names in (labels, None):
+        with pytest.raises(UserError, match="NaN or huge numbers"):
+            judge(REFERENCE, spoilt, names, unit_length=unit_length)
+    with pytest.raises(UserError, match="NaN or huge numbers"):
+        judge({0: spoilt}, current, labels, unit_length=unit_length)
+    with pytest.raises(UserError, match="NaN or huge numbers"):
+        judge(REFERENCE, current, labels, archived=archived, unit_length=unit_length)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"labels": torch.zeros(7)}, "labels of shape"),
+        ({"labels": torch.full((CLASSES * SIZE,), torch.nan)}, "labels as whole numbers"),
+        ({"labels": ["cat"] * CLASSES * SIZE}, "labels as whole numbers"),
+        ({"annotators": torch.zeros(7)}, "annotators of shape"),
+        ({"annotators": ["ann"] * CLASSES * SIZE}, "annotators as whole numbers"),
+        ({"labels_are": "predict"}, "'given' or 'predicted'"),
+        (
+            {"labels_are": "predicted", "reference_predictions": {0: torch.zeros(SIZE)}},
+            r"not of \[1, 2, 3\]",
+        ),
+        ({"mix": "usual"}, "'reference' or None"),
+        ({"mix": {0: float("nan"), 1: 1.0}}, "how often each class comes"),
+        ({"level": 0.0}, "between 0 and 1"),
+        ({"level": 5.0}, "between 0 and 1"),
+        ({"current": torch.zeros(CLASSES * SIZE, WIDTH - 1)}, "of one width"),
+        ({"current": torch.zeros(CLASSES * SIZE)}, "of one width"),
+        ({"reference": {"cat": REFERENCE[0]}}, "whole numbers as classes"),
+    ],
+)
+def test_what_would_change_the_verdict_silently_is_refused(
+    options: dict[str, Any], message: str
+) -> None:
+    current, labels = window()
+    everything: Any = {"reference": REFERENCE, "current": current, "labels": labels} | options
+    with pytest.raises(UserError, match=message):
+        judge(**everything, unit_length=False)
 
 
 def test_the_level_holds_for_all_kinds_together() -> None:

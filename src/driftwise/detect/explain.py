@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -82,7 +82,9 @@ def with_kinds(
         seed=seed,
     )
     stream = _stream_finding(findings, verdicts)
-    return [_completed(each, findings, stream) for each in verdicts]
+    # Where labels are given, samples of other classes change no class.
+    kinds: list[Kind] = ["corrupted"] if known == "given" else ["new class", "mix", "corrupted"]
+    return [_completed(each, findings, stream, kinds) for each in verdicts]
 
 
 def _some(labels: Tensor) -> dict[int, Tensor]:
@@ -108,8 +110,10 @@ def _stream_finding(found: Findings, verdicts: Sequence[Verdict]) -> Finding:
     return stream
 
 
-def _completed(verdict: Verdict, found: Findings | None, stream: Finding) -> Verdict:
-    finding = _finding(verdict, found, stream)
+def _completed(
+    verdict: Verdict, found: Findings | None, stream: Finding, explaining: Collection[Kind] = ()
+) -> Verdict:
+    finding = _finding(verdict, found, stream, explaining)
     return replace(
         verdict,
         kind=finding.kind,
@@ -119,8 +123,13 @@ def _completed(verdict: Verdict, found: Findings | None, stream: Finding) -> Ver
     )
 
 
-def _finding(verdict: Verdict, found: Findings | None, stream: Finding) -> Finding:
-    """What happened to one class, consistent with the detector's verdict on it."""
+def _finding(
+    verdict: Verdict, found: Findings | None, stream: Finding, explaining: Collection[Kind]
+) -> Finding:
+    """What happened to one class, consistent with the detector's verdict on it.
+
+    `explaining`: kinds of change of the stream that explain a class with no finding of its own.
+    """
     if verdict.drifted is None:
         counts = verdict.num_reference, verdict.num_current
         missing = [float(max(0, FEWEST - count)) for count in counts]
@@ -137,7 +146,7 @@ def _finding(verdict: Verdict, found: Findings | None, stream: Finding) -> Findi
         return Finding(kind="harmless", evidence=evidence)
     if finding is not None and finding.kind not in ("none", "not testable"):
         return finding
-    if stream.kind in ("new class", "mix", "corrupted"):
+    if stream.kind in explaining:
         return stream
     return Finding(kind=_of_share(verdict), evidence={"fraction_new": verdict.share or 0.0})
 

@@ -20,6 +20,7 @@ from driftwise.report.run_page import (
 )
 from driftwise.report.saved_run import Run, clean, few
 from driftwise.report.table import Table
+from driftwise.report.time_line import time_lines
 
 if TYPE_CHECKING:
     from driftwise.report.facets import RenderedFigure
@@ -45,6 +46,8 @@ PAGE_VERDICTS, PAGE_NOTES, MAX_NOTES = 5000, 5000, 50
 """Verdicts and notes of all runs together, divided equally; and notes of one run."""
 UNFOLDED = 100
 """Runs whose names are seen at once."""
+MOST_TIME_LINES = 240
+"""panels of classes in feature space, of all runs together"""
 MAX_RUNS = 5000
 """Runs that are listed one by one."""
 
@@ -134,8 +137,12 @@ def runs_shown(cells: Sequence[Cell]) -> list[dict[str, object]]:
     runs = [(run, cell.first) for cell in cells for run in cell.runs][:MAX_RUNS]
     num_verdicts = min(MAX_VERDICTS, PAGE_VERDICTS // len(runs))
     num_notes = min(MAX_NOTES, PAGE_NOTES // len(runs))
-    return [
-        {
+    panels_left = MOST_TIME_LINES
+    shown: list[dict[str, object]] = []
+    for run, first in runs:
+        panels = time_lines(run) if panels_left > 0 else []
+        panels_left -= len(panels)
+        entry: dict[str, object] = {
             "name": _name(run),
             "folder": clean(run.folder),
             "notes": few([*run.warnings, *run.notes], num_notes),
@@ -143,9 +150,10 @@ def runs_shown(cells: Sequence[Cell]) -> list[dict[str, object]]:
             "differences": "" if run is first else _differences(run, first),
             "versions": versions_text(run),
             "config": config_text(run.config) if run is first else "",
+            "time_lines": panels,
         }
-        for run, first in runs
-    ]
+        shown.append(entry)
+    return shown
 
 
 def _name(run: Run) -> str:

@@ -277,6 +277,7 @@ def _verdict(entry: Mapping[str, Any]) -> Verdict:
         num_current=_integer(entry.get("num_current") or 0),
         num_drifted=len(entry.get("moved_rows") or ()),
         spared=bool(entry.get("spared")),
+        kind=_name(entry["kind"]) if entry.get("kind") else "",
     )
 
 

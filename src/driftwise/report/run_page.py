@@ -261,6 +261,11 @@ NAMES = (
     Head(title="verdict", meaning="The detector's verdict, compared with the truth.", is_name=True),
 )
 FACTS = (
+    Fact(
+        title="kind",
+        meaning="What kind of change it is, as the detector names it.",
+        read=lambda v: "" if v.kind == "none" else v.kind,
+    ),
     Fact(title="score", meaning="The test statistic.", read=lambda v: _known(v.score)),
     Fact(
         title="p-value",

@@ -74,6 +74,8 @@ class Verdict(NamedTuple):
     """current samples that more likely than not have drifted"""
     spared: bool = False
     """drifted, but too harmless to spend labels on"""
+    kind: str = ""
+    """what kind of change it is; empty: the detector names none"""
 
     @property
     def has_harm(self) -> bool:

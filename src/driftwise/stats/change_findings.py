@@ -26,6 +26,8 @@ NOVEL = 0.05
 """conformal p-values up to it call a sample novel, an outlier of its class"""
 TYPICAL = 0.1
 """p-values from which on a sample is typical of a class"""
+NOBODY, WAITING = -1, -2
+"""places of samples whose class cannot be compared"""
 _SPLITS = 999
 """of the tests of classes"""
 _RIDGE = 10.0

@@ -20,8 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from scipy.stats import binom
 from torch import Tensor
@@ -29,10 +30,12 @@ from torch import Tensor
 from driftwise.errors import UserError
 from driftwise.stats.change_findings import (
     FEWEST,
+    NOBODY,
     NOVEL,
     OLD_GONE,
     SAME_BELOW,
     TYPICAL,
+    WAITING,
     Finding,
     Findings,
     Sides,
@@ -46,6 +49,7 @@ from driftwise.stats.kind_names import Kind
 from driftwise.stats.kinds_unlabelled import without_labels
 from driftwise.stats.multiplicity import holm
 from driftwise.stats.novelty import KnownClasses
+from driftwise.stats.permutation import refuse_infinite
 
 __all__ = ["FEWEST", "OLD_GONE", "Finding", "Findings", "Mix", "judge"]
 
@@ -90,24 +94,29 @@ def judge(
             encoders, whose length says how much of anything there is.
         seed: of the tests' permutations.
     """
+    _refuse_settings(reference, labels_are, mix, level)
+    current = torch.as_tensor(current)
+    width = current.shape[-1] if current.ndim else 1
 
     def prepared(features: Tensor) -> Tensor:
-        return (
-            torch.nn.functional.normalize(features.double(), dim=1)
-            if unit_length
-            else features.double()
-        )
+        return _prepared(features, width, unit_length)
 
-    testable = {c: prepared(each) for c, each in reference.items() if len(each) >= FEWEST}
     current = prepared(current)
+    every = {c: prepared(features) for c, features in reference.items()}
+    testable = {c: features for c, features in every.items() if len(features) >= FEWEST}
+    if labels is not None:
+        labels = _whole_numbers(labels, "labels", len(current))
+    if annotators is not None:
+        annotators = _whole_numbers(annotators, "annotators", len(current))
     nothing = torch.zeros(len(current), dtype=torch.bool)
     waiting = {
-        c: Finding(kind="not testable", evidence={"missing_reference": FEWEST - len(features)})
-        for c, features in reference.items()
+        c: _waiting("missing_reference", len(features))
+        for c, features in every.items()
         if c not in testable
     }
-    if len(testable) < 1 or not len(current):
-        stream = Finding(kind="not testable", evidence={"testable_classes": len(testable)})
+    if not testable or not len(current):
+        waiting |= {c: _waiting("missing_current", 0) for c in testable}
+        stream = Finding(kind="not testable", evidence={"testable_classes": float(len(testable))})
         return Findings(by_class=waiting, stream=(stream,), novel=nothing, quarantined=nothing)
     known = KnownClasses(testable)
     scored = known.score(current)
@@ -117,8 +126,16 @@ def judge(
     else:
         places = _places(labels, known)
         if reference_predictions is not None:
-            predicted = torch.cat([reference_predictions[c] for c in known.classes])
-            groups = _places(predicted, known)
+            if missing := [c for c in known.classes if c not in reference_predictions]:
+                raise UserError(f"expected predictions of all reference samples; not of {missing}")
+            predicted = [
+                _whole_numbers(
+                    reference_predictions[c], f"predictions of class {c}", len(testable[c])
+                )
+                for c in known.classes
+            ]
+            groups = _places(torch.cat(predicted), known)
+    places = places.masked_fill(_of_waiting(every, known, current, labels), WAITING)
     sides = Sides(
         reference=testable,
         known=known,
@@ -137,15 +154,82 @@ def judge(
         found = _with_labels(sides, changed, usual, annotators)
     else:
         found = without_labels(sides, usual)
+        if len(current) < FEWEST and found.kind == "none":
+            few = _waiting("missing_current", len(current))
+            found = replace(found, by_class=dict.fromkeys(testable, few))
+    kinds = {each.kind for each in found.by_class.values()}
+    if found.kind == "none" and kinds == {"not testable"}:
+        stream = Finding(kind="not testable", evidence={"samples": float(len(current))})
+        found = replace(found, stream=(stream,))
     return replace(found, by_class={**found.by_class, **waiting})
+
+
+def _refuse_settings(
+    reference: Mapping[int, Tensor], labels_are: str, mix: Mix, level: float
+) -> None:
+    """A name that is misspelt, or a class with another name, would change the verdict silently."""
+    if labels_are not in ("given", "predicted"):
+        raise UserError(f"expected labels_are as 'given' or 'predicted'; got {labels_are!r}")
+    if isinstance(mix, str) and mix != "reference":
+        raise UserError(f"expected a mix by class, 'reference' or None; got {mix!r}")
+    if not 0 < level < 1:
+        raise UserError(f"expected a level between 0 and 1; got {level}")
+    if other := [c for c in reference if not isinstance(c, (int, np.integer))]:
+        raise UserError(f"expected whole numbers as classes of the reference; got {other[:3]}")
+
+
+def _prepared(features: Any, width: int, unit_length: bool) -> Tensor:
+    """Features (samples, width) in double precision, of length 1 where that is wanted."""
+    found = torch.as_tensor(features).detach().double()
+    if found.ndim != 2 or found.shape[1] != width or not width:
+        raise UserError(
+            f"expected features (samples, d) of one width everywhere; got {tuple(found.shape)}"
+            f" beside current samples of width {width}"
+        )
+    # Squares of squared lengths occur below.
+    refuse_infinite(found.square().sum(dim=1).square())
+    return torch.nn.functional.normalize(found, dim=1) if unit_length else found
+
+
+def _whole_numbers(values: Any, what: str, samples: int) -> Tensor:
+    """Labels or names, int64 (samples,)."""
+    try:
+        found = torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UserError(f"expected {what} as whole numbers; got {type(values)}") from error
+    if found.shape != (samples,):
+        raise UserError(f"expected {what} of shape ({samples},); got {tuple(found.shape)}")
+    whole = found.long()
+    if not torch.equal(whole.to(found.dtype), found):
+        raise UserError(f"expected {what} as whole numbers; got {found.dtype} with other values")
+    return whole
+
+
+def _waiting(which: str, samples: int) -> Finding:
+    """The verdict on a class with too few samples on one side: how many are missing."""
+    return Finding(kind="not testable", evidence={which: float(FEWEST - samples)})
 
 
 def _places(labels: Tensor, known: KnownClasses) -> Tensor:
     """The place of each label among the known classes; -1: it is none of them."""
-    places = torch.full((len(labels),), -1)
+    places = torch.full((len(labels),), NOBODY)
     for place, label in enumerate(known.classes):
         places[labels == label] = place
     return places
+
+
+def _of_waiting(
+    reference: Mapping[int, Tensor], known: KnownClasses, current: Tensor, labels: Tensor | None
+) -> Tensor:
+    """Samples of classes with too few reference samples, bool (samples,): they are no new class."""
+    few = {c: each for c, each in reference.items() if c not in known.classes}
+    if labels is not None:
+        return torch.isin(labels, torch.tensor(sorted(few), dtype=torch.int64))
+    few = {c: each for c, each in few.items() if len(each) >= 2}
+    if not few:
+        return torch.zeros(len(current), dtype=torch.bool)
+    everyone = KnownClasses({c: reference[c] for c in (*known.classes, *few)})
+    return everyone.score(current).nearest >= len(known.classes)
 
 
 def _usual_mix(reference: Mapping[int, Tensor], mix: Mix) -> Tensor:
@@ -154,7 +238,7 @@ def _usual_mix(reference: Mapping[int, Tensor], mix: Mix) -> Tensor:
         mix.get(c, 0.0) if isinstance(mix, Mapping) else float(len(features))
         for c, features in reference.items()
     ]
-    if min(weights) < 0 or sum(weights) <= 0:
+    if not (min(weights) >= 0 and 0 < sum(weights) < float("inf")):
         raise UserError(f"expected how often each class comes, not negative; got {mix}")
     share = torch.tensor(weights, dtype=torch.float64)
     return share / share.sum()
@@ -185,7 +269,7 @@ def _with_labels(
         stream.append(Finding(kind="corrupted", evidence={**why, **wrong}))
     quarantined = broken | careless
     novel = torch.zeros_like(quarantined)
-    unnamed = (sides.places < 0) & ~quarantined
+    unnamed = (sides.places == NOBODY) & ~quarantined
     if int(unnamed.sum()) >= FEWEST and (evidence := _belong_nowhere(sides, unnamed)):
         novel = unnamed & (sides.known.p_values(sides.scored) <= TYPICAL)
         stream.append(Finding(kind="new class", evidence=evidence))
@@ -214,9 +298,8 @@ def _explained(
         total, bad = int(everyone.sum()), int((everyone & quarantined).sum())
         now = sides.of_class(label, ~quarantined)
         if len(now) < FEWEST:
-            evidence = {"missing_current": float(FEWEST - len(now))}
-            kind: Kind = "corrupted" if bad > total / 2 else "not testable"
-            findings[label] = Finding(kind=kind, evidence=evidence)
+            few = _waiting("missing_current", len(now))
+            findings[label] = replace(few, kind="corrupted") if bad > total / 2 else few
             continue
         if bad:
             findings[label] = Finding(
