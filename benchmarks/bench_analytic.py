@@ -4,7 +4,7 @@
 
 The samples are drawn as they come, and drawing them is not counted. The scatter is shared by all
 classes: 8 d² bytes in all. After every tenth of the stream the classifier is computed and asked.
-`results/analytic.json` holds what the documentation quotes.
+docs/how-to/vectors.md quotes what a quiet machine gave.
 """
 
 from __future__ import annotations

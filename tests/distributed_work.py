@@ -13,26 +13,28 @@ import pytest
 import torch
 import torch.distributed as dist
 from scipy import stats
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils._pytree import tree_map
 from trainer_cases import CAPACITY as KEPT
 from trainer_cases import LR, Digits, make_network
 
 from driftwise import AnalyticLearner, DriftLoop, HybridLearner, LiveLearner
-from driftwise.adapt import Realign
+from driftwise.adapt import Realign, Vanilla
 from driftwise.datasets.readers.digits import load_digits
 from driftwise.detect import KS, RandomEncoder
 from driftwise.distributed import Group, shard_blocks
 from driftwise.errors import UserError
 from driftwise.integrations.realigner import Realigner
 from driftwise.learner import Learner, TrainSettings
-from driftwise.memory import ReplayBuffer, ReplicatedBuffer, ShardedBuffer
+from driftwise.memory import PrefetchingBuffer, ReplayBuffer, ReplicatedBuffer, ShardedBuffer
 from driftwise.memory.policies import Balanced, Policy, Reservoir
 from driftwise.methods import CLSER, ER, ERACE, SER, SLDA, DERpp, Method
 from driftwise.models import MLP, seeded
 from driftwise.models.head import is_sharded
+from driftwise.models.inputs import Augmentation
 from driftwise.runs.store import read_result
 from driftwise.streams import class_incremental
 from driftwise.testing import same
@@ -74,11 +76,21 @@ def draws_together(buffer: Any, whole: ReplayBuffer, group: Group, count: int) -
     assert torch.equal(logits[order], expected.extras["logits"][place])
 
 
-def one_history(kind: Any, policy: type[Policy], group: Group) -> None:
-    whole = ReplayBuffer(CAPACITY, policy=policy(), seed=7)
-    buffer = kind(CAPACITY, policy=policy(), seed=7, group=group)
+def one_history(
+    kind: Any,
+    policy: type[Policy],
+    group: Group,
+    *,
+    capacity: int = CAPACITY,
+    by_class: bool = False,
+) -> None:
+    """A stream in which a class drifts. `by_class`: a process sees only some classes."""
+    whole = ReplayBuffer(capacity, policy=policy(), seed=7)
+    buffer = kind(capacity, policy=policy(), seed=7, group=group)
     for number in range(BATCHES):
         samples = batch(number)
+        if by_class:
+            samples = samples[samples.labels.argsort(stable=True)]
         whole.offer(samples, logits_of(samples))
         buffer.offer(*part(samples, logits_of(samples), group))
         if number % 3 == 0:
@@ -89,6 +101,8 @@ def one_history(kind: Any, policy: type[Policy], group: Group) -> None:
             fresh = batch(99, size=held, labels=(1,))
             for each in (whole, buffer):
                 each.put(fresh, logits_of(fresh))
+        if isinstance(buffer, PrefetchingBuffer):
+            buffer.prefetch()
     assert buffer.counts() == whole.counts()
     assert (len(buffer), buffer.seen, buffer.free) == (len(whole), whole.seen, whole.free)
     for label in (0, 1, 2):
@@ -100,12 +114,32 @@ def one_history(kind: Any, policy: type[Policy], group: Group) -> None:
         each.widen(6)
     state = buffer.state_dict()
     assert same(state, whole.state_dict()), "the state is that of one process"
-    again = kind(CAPACITY, policy=policy(), seed=0, group=group)
+    again = kind(capacity, policy=policy(), seed=0, group=group)
     again.load_state_dict(state)
     draws_together(again, whole, group, 40)
-    alone = ReplayBuffer(CAPACITY, policy=policy(), seed=0)
+    alone = ReplayBuffer(capacity, policy=policy(), seed=0)
     alone.load_state_dict(state)  # other numbers of processes go on with it
     assert same(alone.state_dict(), state)
+
+
+def goes_on_in_others(kind: Any, group: Group, later_kind: Any, later: Group) -> None:
+    """A buffer of some processes goes on in others, and in the other layout, as one that never stopped."""
+    whole, buffer = ReplayBuffer(CAPACITY, seed=7), kind(CAPACITY, seed=7, group=group)
+    for number in range(6):
+        samples = batch(number)
+        whole.offer(samples, logits_of(samples))
+        buffer.offer(*part(samples, logits_of(samples), group))
+    state = buffer.state_dict()
+    if later.rank < 0:  # this process is not among them
+        return
+    again = later_kind(CAPACITY, seed=0, group=later)
+    again.load_state_dict(state)
+    for number in range(6, BATCHES):
+        samples = batch(number)
+        whole.offer(samples, logits_of(samples))
+        again.offer(*part(samples, logits_of(samples), later))
+        draws_together(again, whole, later, 8)
+    assert same(again.state_dict(), whole.state_dict())
 
 
 def keeps_its_share(group: Group) -> None:
@@ -160,15 +194,29 @@ def learner_like_one_process(
     last: int = 7,
     network: Callable[[int], nn.Module] = MAKE,
     shard: Callable[[nn.Module], object] | None = None,
+    augmentation: Augmentation = "none",
+    device: torch.device | str = "cpu",
 ) -> None:
     """Two tasks, a rehearsal, a checkpoint: weights to rounding, the buffer bit for bit.
 
     `last`: samples of the last batch, which may not be a multiple of the processes. `shard`: what lets
-    each process keep a part of the weights.
+    each process keep a part of the weights. `device`: that of the several processes.
     """
 
     def learner(buffer: Any) -> Learner:
-        settings = TrainSettings(minibatch_size=8, shard=shard)
+        several = not isinstance(buffer, ReplayBuffer)
+        settings = TrainSettings(
+            minibatch_size=8,
+            shard=shard,
+            augmentation=augmentation,
+            device=device if several else "cpu",
+        )
+        with pytest.MonkeyPatch.context() as patch:
+            if several:  # some of all processes
+                patch.setattr("driftwise.learner.Group", lambda: group)
+            return made(buffer, settings)
+
+    def made(buffer: Any, settings: TrainSettings) -> Learner:
         return Learner(
             network,
             make(),
@@ -191,10 +239,17 @@ def learner_like_one_process(
     theirs: Learner = alone(lambda: learner(ReplayBuffer(20)))
     train(ours)
     alone(lambda: train(theirs))
-    assert ours.buffer.state_dict()["columns"]["ids"].tolist() == (
-        theirs.buffer.state_dict()["columns"]["ids"].tolist()
+    state = tree_map(
+        lambda each: each.cpu() if isinstance(each, Tensor) else each, ours.state_dict()
     )
-    state = ours.state_dict()
+    mine, other = state["memory"]["columns"], theirs.buffer.state_dict()["columns"]
+    assert list(mine) == list(other)
+    for name in other:
+        if name.startswith("extras."):  # stored logits
+            torch.testing.assert_close(mine[name], other[name], rtol=0, atol=1e-5)
+        else:
+            assert torch.equal(mine[name], other[name]), "bit for bit"
+    assert torch.equal(state["augmenting"], theirs.state_dict()["augmenting"])
     assert is_sharded(ours.network) == (shard is not None)
     if shard is not None:
         held = sum(
@@ -203,9 +258,9 @@ def learner_like_one_process(
         total = sum(weight.numel() for weight in theirs.network.parameters())
         assert total / group.size * 0.5 < held < total / group.size * 1.5, "a part of the weights"
     for name, weight in theirs.network.named_parameters():
-        mine = state["network"][name]
-        torch.testing.assert_close(mine, weight, rtol=0, atol=1e-6)
-        everybody = group.gather(mine.detach()[None])
+        found = state["network"][name].detach().cpu()
+        torch.testing.assert_close(found, weight, rtol=0, atol=1e-6)
+        everybody = group.gather(found[None])
         assert all(torch.equal(each, everybody[0]) for each in everybody), "one network for all"
     images = batch(50).images
     torch.testing.assert_close(ours.logits(images), theirs.logits(images), rtol=0, atol=1e-5)
@@ -223,6 +278,34 @@ def learner_like_one_process(
     torch.testing.assert_close(again.logits(images), alone(lambda: theirs.logits(images)))
 
 
+def dropout_is_drawn_by_each_process(group: Group) -> None:
+    """And for all alike in a step that all make; a checkpoint goes on with the same draws."""
+    seen: list[Tensor] = []
+
+    def network(attempt: int) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Dropout(0.5), MAKE(attempt))
+
+    def learner() -> Learner:
+        made = Learner(network, ER(), buffer=ShardedBuffer(20, group=group))
+        made.network.get_submodule("1").register_forward_hook(
+            lambda _, given, out: seen.append(out[:2] != 0)
+        )
+        made.begin_task((0, 1))
+        return made
+
+    first = learner()
+    for size in (8, 7):
+        first.observe(batch(size, size=size, labels=(0, 1)))
+    everybody = [group.gather(mask[None]) for mask in seen]
+    assert [bool((masks == masks[0]).all()) for masks in everybody] == [False, True]
+    again = learner()
+    again.load_state_dict(first.state_dict())
+    for each in (first, again):
+        each.observe(batch(9, size=8, labels=(0, 1)))
+    assert torch.equal(seen[-1], seen[-2])
+    assert same(again.state_dict(), first.state_dict())
+
+
 class TinyTransformer(nn.Module):
     """Two blocks of attention over the pixels of an image."""
 
@@ -234,12 +317,12 @@ class TinyTransformer(nn.Module):
         )
         self.head = nn.Linear(8, 4)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """(samples, 1, height, width) -> (samples, 4)."""
         tokens = self.embed(x.flatten(1)[:, :, None])
         for block in self.blocks:
             tokens = block(tokens)
-        logits: torch.Tensor = self.head(tokens.mean(dim=1))
+        logits: Tensor = self.head(tokens.mean(dim=1))
         return logits
 
 
@@ -359,6 +442,34 @@ def realigner_like_one_process(group: Group, wrap: Callable[[nn.Module], Any]) -
             )
 
 
+def realigner_with_uneven_batches(group: Group) -> None:
+    """Parts of any size, one without samples, and classes that one process sees: the buffer of one."""
+    x, y = torch.randn(40, 4, generator=torch.Generator().manual_seed(1)), torch.arange(40) // 8
+    counts = (7, 0, 1, 2)  # of the processes; a batch of 10 in all
+    begin = sum(counts[: group.rank])
+
+    def train(rows: slice) -> Realigner:
+        realigner = Realigner(nn.Linear(4, 5), current=lambda: (x, y), buffer=6, replay=4)
+        realigner.begin_task()
+        for number in range(4):
+            batch = x[10 * number :][rows], y[10 * number :][rows]
+            extended, labels = realigner.extend(batch)
+            assert len(extended) == len(labels) >= len(batch[0])
+            realigner.offer(batch)
+        realigner.end_task()
+        return realigner
+
+    ours = train(slice(begin, begin + counts[group.rank]))
+    theirs = alone(lambda: train(slice(10)))
+    assert same(ours.buffer.state_dict(), theirs.buffer.state_dict())
+    assert ours.known_classes == theirs.known_classes
+    assert ours.ledger.labels == theirs.ledger.labels
+    with pytest.raises(
+        UserError, match=r"same realigner in all 4 processes; rank 2 has capacity 8,"
+    ):
+        Realigner(current=lambda: (x, y), buffer=8 if group.rank == 2 else 6).begin_task()
+
+
 def refuses_what_differs(group: Group) -> None:
     def learner(seed: int = 0) -> Learner:
         network = seeded(MLP, input_shape=(1, 8, 8), num_classes=10, seed=seed)
@@ -373,18 +484,30 @@ def refuses_what_differs(group: Group) -> None:
         UserError, match=r"same stream in all 4 processes; rank 3 has (training|test)"
     ):
         DriftLoop(learner()).bind(class_incremental(data, num_tasks=2))
+    other = Vanilla() if group.rank == 1 else Realign()
+    with pytest.raises(UserError, match='rank 1 has adaptation "Vanilla", rank 0 "Realign"'):
+        DriftLoop(learner(), adaptation=other).bind(class_incremental(load_digits(), num_tasks=2))
+
+
+def made_ahead(*given: Any, **named: Any) -> PrefetchingBuffer:
+    return PrefetchingBuffer(ShardedBuffer(*given, **named), "cpu")
 
 
 def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    two = dist.new_group([0, 1])
+    two, three = dist.new_group([0, 1]), Group(dist.new_group([0, 1, 2]))
     groups = [Group()] + ([Group(two)] if dist.get_rank() < 2 else [])
     for group in groups:
         collectives(group)
         one_history(ReplicatedBuffer, Reservoir, group)
         one_history(ShardedBuffer, Reservoir, group)
-    one_history(ShardedBuffer, Balanced, groups[0])
+        for kind in (ReplicatedBuffer, ShardedBuffer):
+            one_history(kind, Reservoir, group, capacity=1, by_class=True)
+        one_history(made_ahead, Reservoir, group, capacity=5)
+    one_history(ShardedBuffer, Balanced, groups[0], by_class=True)
+    goes_on_in_others(ShardedBuffer, groups[0], ReplicatedBuffer, three)
+    goes_on_in_others(ReplicatedBuffer, groups[0], ShardedBuffer, three)
     keeps_its_share(groups[0])
     with pytest.raises(UserError, match="need one buffer together"):
         Learner(MLP(input_shape=(1, 2, 3), num_classes=4), ER(), buffer=ReplayBuffer(5))
@@ -394,9 +517,12 @@ def main() -> None:
         LiveLearner("mlp").observe(batch(0).images.numpy(), batch(0).labels.numpy())
     with pytest.raises(UserError, match="hybrid learner works in one process"):
         HybridLearner(AnalyticLearner(SLDA()), None)  # type: ignore[arg-type]
-    for method in METHODS:
-        learner_like_one_process(method, groups[0])
+    for group in groups:
+        for method in METHODS:
+            learner_like_one_process(method, group)
+        learner_like_one_process(METHODS[2], group, augmentation="crop-flip")
     learner_like_one_process(ER, groups[0], last=2)
+    dropout_is_drawn_by_each_process(groups[0])
     learner_like_one_process(ERACE, groups[0], shard=fully_shard)
     blocks = seeded(TinyTransformer, seed=3)
     learner_like_one_process(DERpp, groups[0], network=blocks, shard=shard_blocks)
@@ -406,6 +532,7 @@ def main() -> None:
     loop_of_objects(groups[0], Path(sys.argv[1]))
     realigner_like_one_process(groups[0], DistributedDataParallel)
     realigner_like_one_process(groups[0], fully_shard)
+    realigner_with_uneven_batches(groups[0])
     dist.barrier()
     dist.destroy_process_group()
     print(f"rank {os.environ['RANK']} compared {[group.size for group in groups]}", flush=True)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from run_tools import complaint
+from scipy.sparse import csr_array
 
 import driftwise
 from driftwise.datasets.readers.digits import load_digits
@@ -49,6 +50,12 @@ def with_one_odd_image(x: Any, y: Any) -> None:
 def test_masked_images_are_refused(take: Callable[[Any, Any], None]) -> None:
     masked = np.ma.masked_equal(IMAGES, 3)
     assert "a masked array hides values" in complaint(lambda: take(masked, LABELS))
+
+
+@pytest.mark.parametrize("take", [observed, driftwise.datasets.from_arrays])
+def test_sparse_matrices_are_refused(take: Callable[[Any, Any], None]) -> None:
+    sparse = csr_array(IMAGES.reshape(4, -1))
+    assert "got a sparse matrix; give it as x.toarray()" in complaint(lambda: take(sparse, LABELS))
 
 
 @pytest.mark.parametrize("take", TAKERS)

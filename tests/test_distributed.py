@@ -11,10 +11,14 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from own_parts import FOLDER
 from run_tools import ENVIRONMENT, result_of
 
 from driftwise.cli.main import command
+from driftwise.distributed import _take_accelerator
+from driftwise.errors import UserError
+from driftwise.runs.store import read_checkpoint
 
 WORK = Path(__file__).parent / "distributed_work.py"
 HANGS = 400
@@ -65,30 +69,114 @@ def test_several_processes_have_the_buffer_the_draws_and_the_weights_of_one(tmp_
     ]
 
 
-def test_a_run_of_two_processes_survives_the_death_of_one_and_goes_on_in_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_on_a_device_messages_buffers_and_steps_lie_there_and_have_the_same_numbers() -> None:
+    """With real messages, on a device that only pretends to be one; the way is that of NCCL."""
+    work = group_of(2, str(WORK.with_name("device_work.py")))
+    done = outputs_of(work)
+    assert [process.returncode for process in work] == [0] * 2, done
+    assert [out.strip() for out, _ in done] == [f"rank {rank} of 2 on fake:0" for rank in (0, 1)]
+
+
+def test_each_process_takes_the_gpu_of_its_number_and_one_too_many_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken: list[int] = []
+    for name, value in {
+        "is_available": lambda: True,
+        "current_accelerator": lambda: torch.device("cuda"),
+        "device_count": lambda: 2,
+        "set_device_index": taken.append,
+    }.items():
+        monkeypatch.setattr(torch.accelerator, name, value)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert (_take_accelerator(), taken) == ("nccl", [1])
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    with pytest.raises(
+        UserError, match="process 2 of this machine has no cuda device: there are 2"
+    ):
+        _take_accelerator()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of one process."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(FOLDER, str(folder))
+        assert command(["run", *SETTINGS, "--out", str(folder / "run")]) == 0
+    return folder / "run"
+
+
+@pytest.mark.parametrize(
+    ("processes", "ended", "by", "code", "layout", "later"),
+    [
+        (3, 0, signal.SIGKILL, 1, "replicated", 2),
+        (2, 1, signal.SIGKILL, 1, "sharded", 1),
+        (2, 1, signal.SIGTERM, 143, "sharded", 3),  # all save within the task, and end
+    ],
+)
+def test_a_process_that_ends_ends_all_and_the_run_goes_on_in_another_number_of_them(
+    processes: int,
+    ended: int,
+    by: signal.Signals,
+    code: int,
+    layout: str,
+    later: int,
+    undisturbed: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(FOLDER, str(tmp_path))
-    assert command(["run", *SETTINGS, "--out", str(tmp_path / "one")]) == 0
     (tmp_path / "gate").touch()
-    out = str(tmp_path / "two")
-    first, second = group_of(2, "-m", "driftwise", "run", *SETTINGS, "--out", out)
+    out = tmp_path / "run"
+    run = ("-m", "driftwise", "run", *SETTINGS, "--buffer-layout", layout, "--out", str(out))
+    work = group_of(processes, *run)
     while not (tmp_path / "at-gate").exists():
-        assert (first.poll(), second.poll()) == (None, None), second.communicate()
+        assert [process.poll() for process in work] == [None] * processes, work[0].communicate()
         time.sleep(0.05)
-    os.kill(second.pid, signal.SIGKILL)
+    work[ended].send_signal(by)
     (tmp_path / "gate").unlink()
-    _, complaint = first.communicate(timeout=30)  # it does not wait for the dead
-    second.communicate()
-    assert first.returncode == 1
-    assert "another process has ended" in complaint
-    assert command(["run", *SETTINGS, "--out", out, "--resume"]) == 0
-    one, two = result_of(tmp_path / "one"), result_of(tmp_path / "two")
+    done = [process.communicate(timeout=30) for process in work]  # they do not wait for the dead
+    others = [rank for rank in range(processes) if rank != ended or by == signal.SIGTERM]
+    assert [work[rank].returncode for rank in others] == [code] * len(others), done
+    if by == signal.SIGKILL:
+        assert all("another process has ended" in done[rank][1] for rank in others), done
+    midway = read_checkpoint(out)["midway"]
+    assert (midway is not None) == (by == signal.SIGTERM)
+    if later == 1:
+        assert command([*run[2:], "--resume"]) == 0
+    else:
+        work = group_of(later, *run, "--resume")
+        done = outputs_of(work)
+        assert [process.returncode for process in work] == [0] * later, done
+    one, two = result_of(undisturbed), result_of(out)
     for key in ("accuracy_matrix", "labels", "drift_events", "gradient_steps"):
         assert one[key] == two[key], key
     for mine, other in zip(one["verdicts"], two["verdicts"], strict=True):
         assert (mine["class"], mine["drifted"]) == (other["class"], other["drifted"])
         assert abs(mine["p_value"] - other["p_value"]) <= 1e-4
+
+
+def test_a_process_that_hangs_is_given_up_after_the_time_that_is_stated(tmp_path: Path) -> None:
+    """Five minutes; three seconds here."""
+    code = (
+        "import datetime, os, signal\nfrom driftwise import distributed, errors\n"
+        "distributed.PATIENCE = datetime.timedelta(seconds=3)\n"
+        "try:\n    with distributed.joined() as group:\n"
+        "        group.any(True)\n"
+        "        if group.rank:\n            os.kill(os.getpid(), signal.SIGSTOP)\n"
+        "        group.any(True)\n"
+        "except errors.RunFailure as failure:\n    print(failure, flush=True)\n    os._exit(1)\n"
+    )
+    (tmp_path / "work.py").write_text(code)
+    first, second = group_of(2, str(tmp_path / "work.py"))
+    try:
+        out, _ = first.communicate(timeout=60)
+    finally:
+        second.kill()
+        second.communicate()
+    assert first.returncode == 1
+    assert "another process has ended or does not answer" in out
 
 
 def test_torchrun_starts_killed_processes_again_and_the_run_ends_like_one_undisturbed(

@@ -28,6 +28,8 @@ def refuse_odd(values: object, what: str) -> None:
             f"{what}: a masked array hides values that would be used; leave masked samples out and "
             "give the others as a plain array"
         )
+    if hasattr(values, "toarray"):
+        raise UserError(f"{what}: got a sparse matrix; give it as x.toarray()")
     if isinstance(values, Tensor):
         _refuse_odd_tensor(values, what)
     elif isinstance(values, np.ndarray):

@@ -274,7 +274,7 @@ class Group:
 
     def _counts(self, count: int) -> list[int]:
         counts = [torch.zeros(1, dtype=torch.int64, device=self._device) for _ in range(self.size)]
-        dist.all_gather(counts, torch.tensor([count], device=self._device), group=self._group)
+        dist.all_gather(counts, torch.tensor([count]).to(self._device), group=self._group)
         return [int(each) for each in counts]
 
 

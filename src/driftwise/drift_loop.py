@@ -151,6 +151,7 @@ class DriftLoop:
         processes = Group().size
         if processes > 1:
             _refuse_other_streams(stream, self.seed)
+            self._refuse_other_loops()
         meter = FlopMeter(lambda flops: ledger.add_flops(processes * flops))
         for network in learner.networks:
             meter.attach(network, shape)
@@ -199,6 +200,20 @@ class DriftLoop:
         )
         self.cache = caches[0] if caches else None
         return self
+
+    def _refuse_other_loops(self) -> None:
+        """UserError where another process would decide something else."""
+        named = {"detector": self.unbound_detector, "adaptation": self.adaptation}
+        Group().refuse_difference(
+            "loop",
+            {
+                **{name: type(part).__name__ for name, part in named.items()},
+                "reference": self._reference,
+                "monitor_labels": self._monitor_labels,
+                "min_harm": self._min_harm,
+                "label_budget": self.ledger.label_budget,
+            },
+        )
 
     def _make_reference(
         self, encoder: Callable[[], Encoder]

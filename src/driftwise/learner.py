@@ -556,8 +556,16 @@ class Learner:
             step_labels=step_labels,
         )
 
-    def _to_augmented(self, images: Tensor) -> Tensor:
-        return augment(self._to_input(images), self._settings.augmentation, self._augmenting)
+    def _to_augmented(self, images: Tensor, *counts: int) -> Tensor:
+        """Network inputs; `counts`: of the batches and draws that they are made of, if of several."""
+        x, how = self._to_input(images), self._settings.augmentation
+        if not self._splits or how == "none":
+            return augment(x, how, self._augmenting)
+        rank, size, rows, start = self._group.rank, self._group.size, [], 0
+        for count in counts or (len(images),):
+            rows.append(torch.arange(count) + start + rank * count)
+            start += count * size
+        return augment(x, how, self._augmenting, rows=torch.cat(rows), whole=start)
 
     def _to_input(self, images: Tensor) -> Tensor:
         return to_input(images, self._device, memory_format=self._settings.memory_format)
@@ -569,8 +577,12 @@ class Learner:
         """
         if draws_nothing(self.network):  # lending costs up to a tenth of an MLP's step
             return self._precision()
+        dropping = self._dropping
+        if self._splits:  # other samples than elsewhere, and other dropout
+            seed = int(torch.randint(2**62, (), generator=dropping))
+            dropping = rng.fork(seed, self._group.rank)
         stack = contextlib.ExitStack()
-        stack.enter_context(rng.as_global(self._dropping))
+        stack.enter_context(rng.as_global(dropping))
         stack.enter_context(self._precision())
         return stack
 

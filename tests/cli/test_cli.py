@@ -112,6 +112,18 @@ def test_help_is_quick_and_needs_no_torch() -> None:
     assert min(seconds("run", "--help") for _ in range(2)) < 5
 
 
+def test_warnings_are_one_line_without_places_in_the_code() -> None:
+    code = (
+        "import sys, warnings\nfrom driftwise.cli import main\n"
+        "main.command = lambda words: warnings.warn('no identity') or 0\n"
+        "main.main([])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=True
+    )
+    assert done.stderr == "driftwise: warning: no identity\n"
+
+
 @pytest.mark.parametrize(("command", "without"), [("run", set()), ("compare", {"adaptation"})])
 def test_the_help_of_a_command_lists_every_setting(
     command: str, without: set[str], capsys: pytest.CaptureFixture[str]

@@ -241,6 +241,22 @@ def test_a_path_that_is_not_there_is_warned_in_one_line(machine: Path) -> None:
         load_own(machine / "nowhere")
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("x.tsv", "found something else: read it with pandas, and give the data frame to datasets"),
+        ("x.csv.gz", "found something else: read it with pandas"),
+        ("x.xlsx", "is a spreadsheet; save it as .csv, or read it with pandas"),
+    ],
+)
+def test_a_file_of_another_kind_is_called_no_npz_file(
+    machine: Path, name: str, message: str
+) -> None:
+    (machine / name).write_text("a\tlabel\n1\tcat\n")
+    with pytest.raises(UserError, match=message):
+        load_own(machine / name, label="label")
+
+
 @pytest.mark.parametrize("name", ["my pets, 2024", "...", "Tiere-ü", "x" * 200])
 def test_any_folder_name_will_do(machine: Path, name: str) -> None:
     assert len(load_own(write_pets(machine / name)).labels) == 6

@@ -182,6 +182,8 @@ def test_bad_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         "a,a\n1,2\n": "must name every column once",
         "a,label\n": "has no samples",
         "": "must name every column once",
+        "a;label\n1,5;2\n": "columns are separated by ';', expected commas; or read it with pandas",
+        ",a,label\n0,1,2\n": r"column 1 has no name; .* an index that pandas has written \(index=False",
     }.items():
         file.write_text(content)
         with pytest.raises(UserError, match=message):
@@ -248,6 +250,7 @@ def saved(folder: Path) -> tuple[Path, Path]:
     np.save(folder / "x.npy", X)
     np.save(folder / "labels.npy", Y)
     np.savez(folder / "x.npz", embeddings=X.astype(np.float64), labels=Y, batch=np.arange(12))
+    np.savez(folder / "by columns.npz", x=np.asfortranarray(X), labels=Y)  # as pandas keeps a frame
     return folder / "x.npy", folder / "x.npz"
 
 
@@ -288,6 +291,7 @@ SOURCES: dict[str, Callable[[Path], Dataset]] = {
     "csv": lambda folder: load_own(written(folder / "x.csv", columns())),
     "npy": lambda folder: load_own(saved(folder)[0]),
     "npz": lambda folder: load_own(saved(folder)[1]),
+    "npz by columns": lambda folder: load_own(saved(folder)[1].with_name("by columns.npz")),
     "arrays": lambda _: from_arrays(X.astype(np.float64), Y.tolist()),
     "tensors": lambda _: from_arrays(torch.from_numpy(X), Y, feature_names=NAMES),
     "torch": lambda _: from_torch([(torch.from_numpy(x), y) for x, y in zip(X, Y, strict=True)]),
@@ -320,6 +324,13 @@ def test_every_source_gives_the_same_vectors_and_classes(source: str, tmp_path: 
     assert data.class_names == ("argon", "neon", "xenon")
     assert data.labels.tolist() == [0, 1, 2] * 4
     assert data.feature_names in (NAMES, ())
+
+
+def test_the_index_that_pandas_writes_is_no_feature(tmp_path: Path) -> None:
+    polars = pytest.importorskip("polars")
+    table = {"__index_level_0__": range(12), **columns()}
+    polars.DataFrame(table).write_parquet(tmp_path / "x.parquet")
+    assert load_own(tmp_path / "x.parquet").feature_names == NAMES
 
 
 def test_large_files_of_vectors_are_mapped_and_not_read(tmp_path: Path) -> None:

@@ -232,6 +232,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: DriftDetector().fit([(np.ones((9, d)), np.zeros(9, int)) for d in (4, 5)]),
         "must all have one shape; got vectors of 4, then vectors of 5",
     ),
+    "an array without labels": (
+        lambda: DriftDetector().fit(np.ones((9, 4))),  # type: ignore[arg-type]
+        "got ndarray: samples without labels are datasets.from_arrays(samples)",
+    ),
     "scaling": (lambda: DriftDetector(scaling="standart"), "did you mean 'standard'"),  # type: ignore[arg-type]
     "identity": (
         lambda: DriftDetector(encoder="identity").fit(

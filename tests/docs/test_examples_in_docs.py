@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import types
 from pathlib import Path
 from typing import Any
@@ -383,6 +384,60 @@ def test_the_examples_of_the_live_page(monkeypatch: pytest.MonkeyPatch) -> None:
     exec(block(page, "LiveClassifier"), names)
     assert names["model"].score(names["X_test"], names["y_test"]) > 0.8
     assert names["classifier"].observation_.drifted == ()
+
+
+def test_a_package_installed_by_pip_adds_its_components_to_the_list_the_flags_and_the_checks() -> (
+    None
+):
+    """A package made of the components of the page, under the entry points of the other page."""
+    pytest.importorskip("setuptools", reason="nothing here builds a package")
+    kinds = ("method", "detector", "adaptation", "dataset", "model")
+    names = [block(ARCHITECTURE, own).splitlines()[0][2:].removesuffix(".py") for own in OWN]
+    lines = ['[project]\nname = "their-parts"\nversion = "1.0"\n[tool.setuptools]']
+    lines.append(f"py-modules = {json.dumps(names)}")
+    for kind, name, own in zip(kinds, names, OWN, strict=True):
+        group = f'[project.entry-points."driftwise.{kind}s"]'
+        assert f"`driftwise.{kind}s`" in PAGES["docs/how-to/custom_parts.md"]
+        lines += [group, f'{name.replace("_", "-")} = "{name}:{own.split()[1]}"']
+        Path(f"package/{name}.py").parent.mkdir(exist_ok=True)
+        Path(f"package/{name}.py").write_text(block(ARCHITECTURE, own))
+    Path("package/pyproject.toml").write_text("\n".join(lines) + "\n")
+    pip = (sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--quiet")
+    place = ("--no-build-isolation", "--no-warn-script-location", "--target", "installed")
+    subprocess.run([*pip, *place, "./package"], check=True, capture_output=True)
+    path = os.pathsep.join(["installed", *sys.path])
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+
+    def done(*words: str) -> str:
+        command = [sys.executable, *words]
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+    listing = done("-m", "driftwise", "list")
+    assert listing.count("offered by the package their-parts") == len(OWN)
+    for flag in ("--method.weight", "--detector.level", "--adaptation.count"):
+        assert flag in listing
+    chosen = (
+        "--method",
+        "weighted-replay",
+        "--detector",
+        "brightness",
+        "--adaptation",
+        "few-labels",
+    )
+    data = ("--benchmark", "stripes", "--backbone", "tiny-net", "--num-tasks", "2", "--epochs", "5")
+    run = ("-m", "driftwise", "run", *chosen, *data, "--transform", "gaussian-noise", "--quiet")
+    done(*run, "--method.weight", "0.5", "--backbone.width", "16", "--out", "run")
+    result = result_of("run")
+    assert (result["method"], result["detector"]) == ("weighted-replay", "brightness")
+    assert result["config"]["options"]["method"] == {"weight": 0.5}
+    assert result["class_names"] == ["top", "upper", "lower", "bottom"]
+    checks = "".join(
+        f"from {name} import {own.split()[1]}; testing.check_{kind}({own.split()[1]})\n"
+        for kind, name, own in zip(kinds, names, OWN, strict=True)
+    )
+    done("-c", f"from driftwise import testing\n{checks}")
 
 
 @executes("docs/how-to/custom_parts.md", "check_adaptation")

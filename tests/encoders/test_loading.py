@@ -335,6 +335,18 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: load(lambda x: x[:1]).encode(images()),
         r"must turn 3 images into an array \(3, d\)",
     ),
+    "a function of no features": (
+        lambda: load(lambda x: x.flatten(1)[:, :0]).encode(images()),
+        r"into an array \(3, d\); got \(3, 0\)",
+    ),
+    "a function of the whole batch": (
+        lambda: load(lambda x: x.flatten(1) - x.flatten(1).mean(0)).encode(images(8)),
+        r"the same images other features in another batch; .* into eval\(\) mode",
+    ),
+    "a function of chance": (
+        lambda: load(lambda x: torch.rand(len(x), 3)).encode(images(8)),
+        "the same images other features in another batch",
+    ),
     "no such model of timm": (lambda: load("timm:huge"), "timm has no model 'huge'"),
     "no weights of timm": (
         lambda: load("timm:tiny"),

@@ -8,6 +8,7 @@ import os
 import runpy
 import subprocess
 import sys
+import tempfile
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from run_tools import ENVIRONMENT
 from torch.utils.data import DataLoader, TensorDataset
 from trainer_cases import (
     EPOCHS,
+    LR,
     Classifier,
     Digits,
     hf_trainer,
@@ -33,6 +35,7 @@ from trainer_cases import (
 )
 
 from driftwise.errors import UserError
+from driftwise.integrations.realigner import Realigner
 from driftwise.testing import same
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of these packages' own
@@ -130,7 +133,184 @@ def test_lightning_batches_without_labels_are_refused_and_the_module_is_left_as_
     assert "training_step" not in vars(module)
 
 
+def fitted(
+    epochs: int = 2,
+    *,
+    again: bool = False,
+    evaluates: bool = False,
+    workers: int = 0,
+    **options: Any,
+) -> tuple[Any, Any, list[list[Any]]]:
+    """Three tasks in Lightning: module, callback, and the batches of each task as they were offered.
+
+    `again`: one trainer fits all of them. `evaluates`: after every epoch.
+    """
+    from driftwise.integrations.lightning import Realignment
+
+    digits = Digits()
+    module, callback = lightning_module(), Realignment(**digits.settings())
+    offered = recorded(callback.realigner)
+    if evaluates:
+        type(module).validation_step = lambda self, batch, _: self.log(
+            "loss", self(batch[0]).mean()
+        )
+    trainer = None
+    for number in (1, 2, 3):
+        digits.task = digits.stream.task(number)
+        data = TensorDataset(*pair(digits.task.train()))
+        loader: DataLoader[Any] = DataLoader(
+            data, batch_size=32, num_workers=workers, persistent_workers=workers > 0
+        )
+        if trainer is None or not again:
+            trainer = lightning_trainer(callbacks=[callback], max_epochs=epochs, **options)
+        else:
+            trainer.fit_loop.max_epochs += epochs
+        trainer.fit(module, loader, *([loader] if evaluates else []))
+    return module, callback, offered
+
+
+def lasting(callback: Any) -> dict[str, Any]:
+    """All that changes, but the seconds."""
+    state: dict[str, Any] = callback.realigner.state_dict()
+    del state["ledger"]["seconds"]
+    return state
+
+
+def recorded(realigner: Realigner) -> list[list[Any]]:
+    """The batches of each task, while they are offered."""
+    tasks: list[list[Any]] = []
+    begin, offer = realigner.begin_task, realigner.offer
+
+    def begin_task() -> Any:
+        tasks.append([])
+        return begin()
+
+    def offer_batch(batch: Any, **options: Any) -> None:
+        tasks[-1].append((*(batch.values() if isinstance(batch, dict) else batch), options))
+        offer(batch, **options)
+
+    realigner.begin_task, realigner.offer = begin_task, offer_batch  # type: ignore[method-assign]
+    return tasks
+
+
+def accumulated(tasks: list[list[Any]], in_epoch: list[int], last: int) -> torch.nn.Module:
+    """A bare loop with the same batches, whose optimiser makes a step after every second one.
+
+    `in_epoch`: batches of an epoch, by task. `last`: what the last gradient of an epoch, which is alone
+    where their number is odd, is divided by.
+    """
+    digits, network = Digits(), make_network()
+    optimiser = torch.optim.SGD(network.parameters(), lr=LR)
+    realigner = Realigner(network, **digits.settings())
+    for number, (batches, count) in enumerate(zip(tasks, in_epoch, strict=True), 1):
+        digits.task = digits.stream.task(number)
+        realigner.begin_task()
+        for place, (x, y, options) in enumerate(batches):
+            is_last = place % count == count - 1
+            inputs, labels = realigner.extend((x, y))
+            loss = torch.nn.functional.cross_entropy(network(inputs), labels)
+            (loss / (last if is_last and count % 2 else 2)).backward()  # type: ignore[no-untyped-call]
+            if place % count % 2 or is_last:
+                optimiser.step()
+                optimiser.zero_grad()
+            realigner.offer((x, y), **options)
+        realigner.end_task()
+    return network
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"evaluates": True}, {"workers": 2}, {"again": True}],
+    ids=lambda each: next(iter(each)),
+)
+def test_lightning_evaluation_workers_and_another_fit_of_a_trainer_change_nothing(
+    options: dict[str, Any],
+) -> None:
+    pytest.importorskip("lightning")
+    module, callback, _ = fitted()
+    other, mine, _ = fitted(**options)
+    assert equal_weights(other, module)
+    assert same(lasting(mine), lasting(callback))
+
+
+def test_lightning_accumulates_gradients_of_batches_and_draws() -> None:
+    pytest.importorskip("lightning")
+    module, callback, tasks = fitted(accumulate_grad_batches=2)
+    network = accumulated(tasks, [len(batches) // 2 for batches in tasks], last=2)
+    assert equal_weights(module.network, network)
+    assert callback.realigner.ledger.labels["stream"] == sum(
+        len(batch[1]) for batches in tasks for batch in batches[: len(batches) // 2]
+    )
+
+
+@pytest.mark.parametrize("precision", ["bf16-mixed", "bf16-true", "64-true"])
+def test_lightning_in_another_precision_finds_the_drift(precision: str) -> None:
+    """Where the trainer converts batches, what `current` and `labels` give is converted, too."""
+    pytest.importorskip("lightning")
+    _, callback, _ = fitted(precision=precision)
+    assert callback.realigner.records[-1].drifted == (0, 1, 2, 3)
+    assert callback.realigner.ledger.labels["adaptation"] == 100
+
+
 # transformers
+
+
+def trained(epochs: int = 2, *, evaluates: bool = False, **settings: Any) -> Any:
+    """Three tasks in the Trainer of transformers: model, callback, and the batches of each task."""
+    from driftwise.integrations.transformers import RealignmentCallback
+
+    digits = Digits(form=lambda x: {"pixel_values": x})
+    model, callback = Classifier(make_network()), RealignmentCallback(**digits.settings())
+    offered = recorded(callback.realigner)
+    with tempfile.TemporaryDirectory() as folder:
+        for number in (1, 2, 3):
+            digits.task = digits.stream.task(number)
+            data = rows(digits)
+            trainer = hf_trainer(
+                *(model, data, callback, folder), epochs=epochs, seed=0, digits=digits, **settings
+            )
+            if evaluates:
+                trainer.eval_dataset, trainer.args.eval_strategy = data, "epoch"
+            trainer.train()
+    return model, callback, offered
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"evaluates": True},
+        {"dataloader_num_workers": 2, "dataloader_persistent_workers": True},
+    ],
+    ids=lambda each: next(iter(each)),
+)
+def test_transformers_evaluation_and_workers_change_nothing(options: dict[str, Any]) -> None:
+    pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    model, callback, _ = trained()
+    other, mine, _ = trained(**options)
+    assert equal_weights(other, model)
+    assert same(lasting(mine), lasting(callback))
+
+
+def test_transformers_accumulates_gradients_of_batches_and_draws() -> None:
+    pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    model, callback, tasks = trained(gradient_accumulation_steps=2)
+    network = accumulated(tasks, [len(batches) // 2 for batches in tasks], last=1)
+    for mine, other in zip(model.parameters(), network.parameters(), strict=True):
+        torch.testing.assert_close(mine, other, rtol=0, atol=1e-6)
+    assert callback.realigner.ledger.labels["stream"] == sum(
+        len(batch[1]) for batches in tasks for batch in batches[: len(batches) // 2]
+    )
+
+
+def test_transformers_batches_without_labels_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the trainer takes the labels out, to compute the loss by itself."""
+    pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    monkeypatch.setattr(Classifier, "config", None, raising=False)
+    with pytest.raises(UserError, match=r"batch has no labels.*got a mapping with pixel_values"):
+        trained(label_smoothing_factor=0.1)
 
 
 def test_transformers_finds_the_drifted_classes_and_realigns() -> None:

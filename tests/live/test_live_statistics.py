@@ -342,6 +342,42 @@ def test_samples_that_are_not_finite_are_left_out_and_counted() -> None:
     )
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_columns_of_data_frames_are_matched_by_name(library: str, tmp_path: Path) -> None:
+    package = pytest.importorskip(library)
+    stream, plain = Sensors(), LiveLearner(method="slda", **NEVER)
+
+    def frame(some: slice, order: str) -> Any:
+        return package.DataFrame(
+            {name: stream.vectors[some, "abcdef".index(name)] for name in order}
+        )
+
+    with LiveLearner(method="slda", folder=tmp_path / "live", **NEVER) as first:
+        first.observe(frame(slice(100), "abcdef"), stream.labels[:100])
+    live = LiveLearner.load(tmp_path / "live")
+    live.observe(frame(slice(100, 200), "fedcba"), stream.labels[100:200])
+    for some in (slice(100), slice(100, 200)):
+        plain.observe(stream.vectors[some], stream.labels[some])
+    rest = slice(200, None)
+    expected = plain.predict_proba(stream.vectors[rest])
+    assert np.array_equal(live.predict_proba(frame(rest, "badcfe")), expected)
+    assert np.array_equal(live.predict_proba(stream.vectors[rest]), expected), "by position"
+    before = copy.deepcopy(state_of(live))
+    fewer = frame(rest, "abcde")
+    assert "each of the first one's columns once; f missing" in complaint(
+        lambda: live.observe(fewer)
+    )
+    other = frame(rest, "abcdef")
+    other = package.DataFrame({name.replace("f", "g"): other[name] for name in "abcdef"})
+    assert "f missing and g too much" in complaint(lambda: live.predict(other))
+    texts = package.DataFrame({name: ["low"] if name == "c" else [0.0] for name in "abcdef"})
+    assert "expected numbers; column 'c' of the data frame holds" in complaint(
+        lambda: live.observe(texts, [0])
+    )
+    assert same(before, state_of(live))
+    live.close()
+
+
 BAD: dict[str, tuple[Any, str]] = {
     "fewer features": (
         lambda live: live.observe(np.zeros((2, 5)), [0, 1]),

@@ -92,7 +92,8 @@ def test_the_frozen_network_sees_the_images_that_the_trained_one_sees(
 def test_samples_become_floats_once_whoever_asks_first() -> None:
     calls: list[int] = []
 
-    def convert(images: Tensor) -> Tensor:
+    def convert(images: Tensor, *counts: int) -> Tensor:
+        assert counts in ((), (2, 3)), "it knows of which parts the whole is made"
         calls.append(len(images))
         return images.float() + len(calls)  # another answer every time, as an augmentation has
 

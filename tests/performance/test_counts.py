@@ -411,3 +411,18 @@ def test_a_run_opens_as_many_files_however_long_its_tasks_are(tmp_path: Path) ->
     short, long = files_opened(tmp_path / "short", 1), files_opened(tmp_path / "long", 4)
     assert long == short
     assert short <= 48
+
+
+def test_a_batch_costs_class_statistics_the_same_however_many_came_before() -> None:
+    learner = driftwise.AnalyticLearner(driftwise.methods.SLDA(), scatter="shared")
+    learner.begin_task(range(10))
+    draw = torch.Generator().manual_seed(0)
+    labels = torch.arange(40) % 10
+    costs = []
+    for number in range(60):
+        images, ids = torch.randn(40, 16, generator=draw), torch.arange(40) + 40 * number
+        with Counting() as counting:
+            learner.observe(Samples(images=images, labels=labels, ids=ids, concepts=0 * ids))
+        bytes_kept = learner.statistics.nbytes()
+        costs.append((counting.operators, counting.bytes_made, bytes_kept))
+    assert costs[-1] == costs[1]

@@ -7,6 +7,7 @@ import io
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -74,6 +75,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # "?" where a terminal lacks a character
+    warnings.formatwarning = _as_line
     code = command(sys.argv[1:] if argv is None else list(argv))
     # While Python shuts down, an interruption would end in a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -83,6 +85,20 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _as_line(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
+    """A warning without the place in the code, which says nothing here; of libraries, with it."""
+    del line
+    if "site-packages" in filename or not issubclass(category, UserWarning):
+        return f"{filename}:{lineno}: {category.__name__}: {message}\n"
+    return f"driftwise: warning: {as_flags(str(message))}\n"
 
 
 def command(argv: list[str]) -> int:

@@ -87,13 +87,17 @@ def holds_vectors(path: Path) -> bool:
     return any(len(shape) == 2 for shape in shapes.values())
 
 
+def _is_npz(path: Path) -> bool:
+    return path.is_file() and (path.suffix.lower() == ".npz" or zipfile.is_zipfile(path))
+
+
 READERS: dict[str, Reader] = {
     TABLE: Reader(
         matches=holds_vectors,
         function="table:from_table",
         options=tuple(TableOptions.__annotations__),
     ),
-    "an .npz file": Reader(matches=Path.is_file, function="npz:read_npz", options=("group_years",)),
+    "an .npz file": Reader(matches=_is_npz, function="npz:read_npz", options=("group_years",)),
     "a Hugging Face data set": Reader(
         matches=_is_huggingface, function="huggingface:read_huggingface"
     ),
@@ -251,6 +255,8 @@ def kind_of(path: Path) -> str:
         if reader.matches(path):
             return kind
     found = "something else" if path.exists() else "nothing"
+    if path.is_file():
+        found += ": read it with pandas, and give the data frame to datasets.from_table"
     raise UserError(
         f"expected a folder of images, an .npz file or a table (.csv, .parquet, .npy) at {path},"
         f" found {found}"
@@ -259,6 +265,11 @@ def kind_of(path: Path) -> str:
 
 def _refuse_archive(path: Path) -> None:
     """An error for an archive of images: an .npz file is a zip, too, but holds arrays."""
+    if path.suffix.lower() in (".xlsx", ".xlsm", ".ods"):
+        raise UserError(
+            f"{path} is a spreadsheet; save it as .csv, or read it with pandas and give the data frame"
+            " to datasets.from_table"
+        )
     try:
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:

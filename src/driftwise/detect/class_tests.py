@@ -253,7 +253,10 @@ class ClassTests:
         measure = comparison.measure
         pairs = [(measure(kept), measure(now)) for kept, now in sides.values()]
         if not all(side.isfinite().all() for pair in pairs for side in pair):
-            raise RunFailure("scores are not finite: the encoder has diverged; lower its rate")
+            raise RunFailure(
+                "the encoder gives scores that are not finite; if it is the network that learns, it has "
+                "diverged: lower its rate"
+            )
         # A generator of the check's own: how many draws earlier checks took makes no difference.
         draw = rng.fork(self._seed, "permutations", comparison.name, task)
         return dict(zip(sides, comparison.test.run(pairs, draw), strict=True))

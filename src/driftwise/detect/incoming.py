@@ -124,6 +124,8 @@ def _batches_of(data: Data) -> Iterator[Batch]:
         hint = ""
         if isinstance(data, torch.utils.data.Dataset):
             hint = ": give datasets.from_torch(data), or a DataLoader of it"
+        elif isinstance(data, np.ndarray | Tensor):
+            hint = ": samples without labels are datasets.from_arrays(samples)"
         raise UserError(
             "expected a Dataset, a pair (images, labels) or batches of such pairs; got"
             f" {type(data).__name__}{hint}"

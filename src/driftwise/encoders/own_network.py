@@ -58,6 +58,7 @@ class OwnEncoder:
             self.networks = (network,)
             self._call = network
         self._searched = False
+        self._tried = False
         self.accepts = accepts
         self._preprocess = preprocess or (to_input if accepts == "images" else list)
         self.identity = None
@@ -77,6 +78,23 @@ class OwnEncoder:
     @torch.no_grad()
     def encode(self, images: Tensor) -> Encoding:
         """(samples, height, width, channels), or texts (samples,) -> logits and features."""
+        encoding = self._encoded(images)
+        if not self._tried and len(images) >= 4:
+            self._try(images[: min(len(images), 32) // 2], encoding.features)
+        return encoding
+
+    def _try(self, few: Tensor, features: Tensor) -> None:
+        """UserError if these first samples have other features without the others, or by chance."""
+        again = self._encoded(few).features
+        if (again - features[: len(few)]).abs().max() > 1e-2 * features.abs().max():
+            raise UserError(
+                f"the encoder {self.name} gives the same {self.accepts} other features in another batch; "
+                "it must encode each by itself and without chance: put a network that it calls into "
+                "eval() mode"
+            )
+        self._tried = True
+
+    def _encoded(self, images: Tensor) -> Encoding:
         pieces = [images[start : start + 512] for start in range(0, max(1, len(images)), 512)]
         parts: list[Any] = [self._preprocess(piece) for piece in pieces]
         for network in self.networks if all(isinstance(part, Tensor) for part in parts) else ():
@@ -93,7 +111,12 @@ class OwnEncoder:
         found = self._call(part)
         if isinstance(found, np.ndarray):
             found = torch.from_numpy(found)
-        if not isinstance(found, Tensor) or not found.ndim or len(found) != len(piece):
+        if (
+            not isinstance(found, Tensor)
+            or not found.ndim
+            or len(found) != len(piece)
+            or (len(piece) and not found.numel())
+        ):
             came = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
             raise UserError(
                 f"the encoder {self.name} must turn {len(piece)} {self.accepts} into an array"

@@ -124,6 +124,19 @@ class Packing:
                 f"{_described(columns)}: resize images, and pad texts to one length"
             )
 
+    def converted(self, batch: Batch) -> Batch:
+        """Floats in the precision of the batches so far: some trainers convert what they are given."""
+        if self._columns is None:
+            return batch
+        floats = {name: getattr(torch, dtype) for name, dtype, _ in self._columns}
+        inputs = {
+            name: value.to(floats[name])
+            if name in floats and floats[name].is_floating_point and value.is_floating_point()
+            else value
+            for name, value in batch.inputs.items()
+        }
+        return Batch(inputs=inputs, labels=batch.labels)
+
     def pack(self, batch: Batch) -> Samples:
         """Samples with a digest of each one's content as its id; inputs stay on their device."""
         self.check(batch)

@@ -33,14 +33,16 @@ class Realignment(Callback):
         """`settings`: those of `Realigner`, but for the network."""
         self.realigner = Realigner(**settings)
         self._resumed = False
+        self._first_epoch = 0
+        """of the task: a trainer that fits again goes on counting"""
         self._original: Any = None
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Check and adapt, unless a task is resumed."""
-        del trainer
         realigner = self.realigner
         realigner.network = pl_module
         if not (self._resumed and realigner.in_task):
+            self._first_epoch = trainer.current_epoch
             realigner.begin_task()
         self._resumed = False
         own = vars(pl_module).get("training_step")
@@ -57,7 +59,7 @@ class Realignment(Callback):
     ) -> None:
         """Offer the batch to the buffer."""
         del pl_module, outputs, batch_idx
-        self.realigner.offer(batch, repeated=trainer.current_epoch > 0)
+        self.realigner.offer(batch, repeated=trainer.current_epoch > self._first_epoch)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """The task's classes are learned."""
@@ -78,9 +80,10 @@ class Realignment(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
-        return self.realigner.state_dict()
+        return {**self.realigner.state_dict(), "first_epoch": self._first_epoch}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from `state_dict`."""
         self.realigner.load_state_dict(state_dict)
+        self._first_epoch = state_dict.get("first_epoch", 0)
         self._resumed = True

@@ -141,6 +141,14 @@ class Realigner:
             book=lambda count: self.ledger.book_labels("monitoring", count),
         )
         self._checks = DriftChecks(monitor=self._monitor, adaptation=adaptation, ledger=self.ledger)
+        self._settings = {
+            "replay": replay,
+            "detector": type(detector).__name__,
+            "adaptation": type(adaptation).__name__,
+            "labels": "those of current" if labels is None else "a function",
+            "label_budget": label_budget,
+            "seed": seed,
+        }
 
     def _join(self) -> None:
         """Trainers start their process group after this was made: find it, and have one buffer."""
@@ -157,6 +165,11 @@ class Realigner:
         else:
             self.buffer = given
 
+    def _refuse_other_realigners(self) -> None:
+        """UserError where another process would decide something else."""
+        buffer = {"buffer": type(self.buffer).__name__, "capacity": self.buffer.capacity}
+        self._group.refuse_difference("realigner", {**buffer, **self._settings})
+
     @property
     def known_classes(self) -> tuple[int, ...]:
         """The classes that are checked, in the order in which they came."""
@@ -168,6 +181,7 @@ class Realigner:
             self.end_task()
         if not self._task:
             self._join()
+            self._refuse_other_realigners()
         self._task += 1
         self.in_task = True
         self._came, self._renewed = {}, ()
@@ -259,9 +273,12 @@ class Realigner:
     def _read(self, which: str) -> Samples:
         """What the user gives as monitored or reference samples, without those trained on."""
         what = f"what {'current' if which == 'monitored' else which} returns"
-        samples = self._once(lambda: self._packing.pack(read_all(self._sources[which](), what)))
+        samples = self._once(lambda: self._pack(self._sources[which](), what))
         used = torch.tensor(sorted(self._used), dtype=torch.int64)
         return samples[~torch.isin(samples.ids, used)]
+
+    def _pack(self, given: Any, what: str) -> Samples:
+        return self._packing.pack(self._packing.converted(read_all(given, what)))
 
     def _once(self, ask: Callable[[], Samples]) -> Samples:
         """What process 0 is given, in every process."""
@@ -429,7 +446,7 @@ class _Labels:
         count = len(first) if isinstance(first, Tensor) else 0
         asked = f"what labels({label}, {wanted}) returns"
         pair = (answer, torch.full((count,), label))
-        fresh = owner._packing.pack(read_all(pair, asked))
+        fresh = owner._pack(pair, asked)
         if len(fresh) > wanted:
             raise UserError(f"{asked} must be at most {wanted} samples; got {len(fresh)}")
         return fresh

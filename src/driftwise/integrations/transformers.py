@@ -38,6 +38,8 @@ class RealignmentCallback(TrainerCallback):
         self._handle: Any = None
         self._pending: list[Any] = []
         self._in_step = False
+        self._repeated = False
+        """whether the samples of this epoch came before"""
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Check and adapt, unless training is resumed."""
@@ -54,7 +56,16 @@ class RealignmentCallback(TrainerCallback):
         if not (state.global_step and self.realigner.in_task):
             self.realigner.begin_task()
         self._detach()
-        self._handle = model.register_forward_pre_hook(self._extend, with_kwargs=True)
+        # Nothing in it can be compiled, and the attempt would be made in every step.
+        extend: Any = self._extend
+        if args.torch_compile:
+            extend = torch.compiler.disable(extend)  # type: ignore[no-untyped-call]
+        self._handle = model.register_forward_pre_hook(extend, with_kwargs=True)
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Labels of samples that come again are not counted again."""
+        del args, control, kwargs
+        self._repeated = (state.epoch or 0) >= 1
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Forwards from here on are train steps."""
@@ -78,18 +89,18 @@ class RealignmentCallback(TrainerCallback):
 
     def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Offer the batch to the buffer."""
-        del args, control, kwargs
-        self._offer(state)
+        del args, state, control, kwargs
+        self._offer()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Offer the batch to the buffer."""
-        del args, control, kwargs
-        self._offer(state)
+        del args, state, control, kwargs
+        self._offer()
         self._in_step = False
 
-    def _offer(self, state: Any) -> None:
+    def _offer(self) -> None:
         for batch in self._pending:
-            self.realigner.offer(batch, repeated=(state.epoch or 0) > 1)
+            self.realigner.offer(batch, repeated=self._repeated)
         self._pending.clear()
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -42,6 +42,8 @@ class InputReader:
         """samples so far, refused ones included"""
         self.shape: tuple[int, ...] | None = None
         """of a sample; None: none has come"""
+        self.columns: tuple[str, ...] | None = None
+        """of the first data frame; None: none has come"""
         self.dtype = torch.uint8
 
     @property
@@ -65,6 +67,31 @@ class InputReader:
             samples = samples[usable]
         return InputBatch(ids=ids, samples=samples, usable=usable)
 
+    def matched(self, x: Any) -> Any:
+        """Of a data frame, the values, columns in the order of the first frame; all else as it is."""
+        names = columns_of(x)
+        if names is None:
+            return x
+        order = names if self.columns is None else self.columns
+        if len(set(names)) < len(names) or set(names) != set(order):
+            missing = [name for name in order if name not in names]
+            more = [name for name in names if names.count(name) > 1 or name not in order]
+            raise UserError(
+                "expected a data frame with each of the first one's columns once; "
+                + (f"{', '.join(missing[:5])} missing" if missing else "")
+                + (" and " if missing and more else "")
+                + (f"{', '.join(dict.fromkeys(more[:5]))} too much" if more else "")
+            )
+        by_name = dict(zip(names, x.columns, strict=True))
+        columns = [np.asarray(x[by_name[name]]) for name in order]
+        for name, values in zip(order, columns, strict=True):
+            if values.dtype.kind not in "biuf":
+                raise UserError(
+                    f"expected numbers; column {name!r} of the data frame holds {values.dtype}: "
+                    "leave it out, or make it numbers"
+                )
+        return np.column_stack(columns).astype(np.float32) if columns else np.zeros((len(x), 0))
+
     def images(self, x: Any) -> Tensor:
         """Images or vectors to predict, of the shape of the samples so far."""
         images = self._checked(x)
@@ -77,7 +104,8 @@ class InputReader:
 
     def _checked(self, x: Any) -> Tensor:
         """uint8 as it is, all other numbers as float32; of the shape of the samples so far."""
-        images = _numbers(x, f"expected an array or a tensor of numbers; got {type(x).__name__}")
+        came = f"{type(x).__name__} of {x.dtype}" if hasattr(x, "dtype") else type(x).__name__
+        images = _numbers(x, f"expected an array or a tensor of numbers; got {came}")
         if images.ndim == 4 and images.dtype != torch.uint8 and not images.is_floating_point():
             raise UserError(
                 f"images are bytes (uint8), or floats as the network takes them; got {images.dtype}"
@@ -114,6 +142,7 @@ class InputReader:
         return {
             "count": self.count,
             "shape": None if self.shape is None else list(self.shape),
+            "columns": None if self.columns is None else list(self.columns),
             "bytes": self.dtype == torch.uint8,
         }
 
@@ -122,9 +151,20 @@ class InputReader:
         numbers = [state["count"], *(state["shape"] or ())]
         if not all(type(number) is int and 0 <= number < 2**62 for number in numbers):
             raise ValueError("expected the number of samples, and the shape of one")
+        columns = state.get("columns")  # states of earlier versions have none
+        if not all(type(name) is str for name in columns or ()):
+            raise ValueError("expected columns by their names")
         self.count = state["count"]
         self.shape = None if state["shape"] is None else tuple(state["shape"])
+        self.columns = None if columns is None else tuple(columns)
         self.dtype = torch.uint8 if state["bytes"] else torch.float32
+
+
+def columns_of(x: Any) -> tuple[str, ...] | None:
+    """The names of the columns of a pandas or polars data frame; None: it is something else."""
+    if not hasattr(x, "columns") or not hasattr(x, "__getitem__"):
+        return None
+    return tuple(map(str, x.columns))
 
 
 def labels_from(y: Any, count: int, *, max_label: int) -> Tensor:

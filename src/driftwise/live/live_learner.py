@@ -28,7 +28,14 @@ from driftwise.live.concurrency import FAST_SWITCHING, PREDICTIONS_FIRST, Networ
 from driftwise.live.engine import MODES, BatchOutcome, LiveEngine, Mode
 from driftwise.live.events import EventCallback
 from driftwise.live.frozen import FrozenEncoder, names_code
-from driftwise.live.input_reader import UNKNOWN, InputBatch, InputReader, ids_from, labels_from
+from driftwise.live.input_reader import (
+    UNKNOWN,
+    InputBatch,
+    InputReader,
+    columns_of,
+    ids_from,
+    labels_from,
+)
 from driftwise.live.labels import CLOSED, Answer, Inbox, LabelCallback, LabelRequester, Request
 from driftwise.live.portable import Predictor
 from driftwise.live.reporter import Observation, Reporter, prometheus_text
@@ -324,8 +331,11 @@ class LiveLearner:
         """A batch, and the engine for it; nothing has changed if it is refused."""
         before = self._inputs.state_dict()
         with self._building if self._snapshots is None else contextlib.nullcontext():
+            columns = columns_of(x)
+            x = self._inputs.matched(x)
             vectors = self._encoded(x)
             batch = self._inputs.read(vectors, y, max_label=self._max_label(self._engine))
+            self._inputs.columns = self._inputs.columns or columns
             try:
                 if self._frozen is not None and not is_reference:
                     self._frozen.keep(batch.ids, x)
@@ -867,7 +877,7 @@ class LiveLearner:
         """(samples, outputs) on the CPU, -inf for classes that must not be predicted."""
         self._use_one_thread_in_fork()
         with PREDICTIONS_FIRST.predicting(), FAST_SWITCHING:
-            images = self._inputs.images(self._encoded(x))
+            images = self._inputs.images(self._encoded(self._inputs.matched(x)))
             snapshots, engine = self._snapshots, self._engine
             if snapshots is None:
                 with self._building:

@@ -127,15 +127,19 @@ class Ridge(AnalyticMethod):
             raise UserError(f"penalty must be above 0; got {self.penalty}")
 
     def features(self, vectors: Tensor) -> Tensor:
-        """Positive parts of random projections and a constant, (samples, d) -> (samples, D)."""
-        constant = torch.ones(len(vectors), 1)
+        """Positive parts of random projections and a constant, (samples, d) -> float64 (samples, D).
+
+        In single precision a product depends in its last digits on the batch that a sample is in.
+        """
+        vectors = vectors.double()
+        constant = torch.ones(len(vectors), 1, dtype=torch.float64)
         if not self.width:
             return torch.cat([vectors, constant], dim=1)
         dimension = vectors.shape[1]
         if dimension not in self._projections:
             generator = rng.fork(self.seed, "random features", str(dimension))
             drawn = torch.randn(dimension, self.width, generator=generator)
-            self._projections[dimension] = drawn / dimension**0.5
+            self._projections[dimension] = (drawn / dimension**0.5).double()
         return torch.cat([(vectors @ self._projections[dimension]).relu_(), constant], dim=1)
 
     def classifier(self, statistics: ClassStatistics) -> LinearClassifier:

@@ -31,11 +31,11 @@ class Inputs:
         y: Tensor,
         extras: Extras,
         *,
-        convert: Callable[[Tensor], Tensor],
+        convert: Callable[..., Tensor],
         keys: SampleKeys | None = None,
         step_labels: Tensor | None = None,
     ) -> None:
-        """`convert` turns bytes into network inputs."""
+        """`convert` turns bytes into network inputs; of several parts, it is told how long each is."""
         self.y = y
         """int64 (samples,)"""
         self.step_labels = y if step_labels is None else step_labels
@@ -70,7 +70,7 @@ class Inputs:
         waiting = [part._images for part in parts if not part._is_converted]
         if len(waiting) < len(parts):
             return torch.cat([part.x for part in parts])
-        whole = parts[0]._convert(torch.cat(waiting))
+        whole = parts[0]._convert(torch.cat(waiting), *map(len, waiting))
         # A later use of a part must see the same augmented images. Most methods need no part:
         # slicing now would cost 12 us.
         start = 0

@@ -78,17 +78,30 @@ def input_shape_of(image_shape: tuple[int, ...]) -> tuple[int, ...]:
     return (image_shape[-1], *image_shape[:-1])
 
 
-def augment(x: Tensor, how: Augmentation, generator: torch.Generator) -> Tensor:
+def augment(
+    x: Tensor,
+    how: Augmentation,
+    generator: torch.Generator,
+    *,
+    rows: Tensor | None = None,
+    whole: int | None = None,
+) -> Tensor:
     """Every sample shifted by up to an eighth of its height (`crop`) and mirrored or not (`flip`).
 
-    Floats (samples, channels, height, width); what a shift uncovers is black.
+    Floats (samples, channels, height, width); what a shift uncovers is black. `rows`: where
+    these samples stand among `whole` ones, of which other processes have the rest: each changes as it
+    would among all of them.
     """
     if how == "none" or x.ndim != 4:  # samples that are no images have no left and right
         return x
     samples, _, height, width = x.shape
     margin = height // 8 if "crop" in how else 0
-    top, left = torch.randint(2 * margin + 1, (2, samples, 1), generator=generator)
-    mirrored = torch.rand(samples, 1, generator=generator) < (0.5 if "flip" in how else 0.0)
+    drawn = samples if whole is None else whole
+    shifts = torch.randint(2 * margin + 1, (2, drawn, 1), generator=generator)
+    chances = torch.rand(drawn, 1, generator=generator)
+    if rows is not None:
+        shifts, chances = shifts[:, rows], chances[rows]
+    (top, left), mirrored = shifts, chances < (0.5 if "flip" in how else 0.0)
     across = torch.arange(width).expand(samples, width)
     across = torch.where(mirrored, across.flip(1), across) + left
     down = torch.arange(height) + top

@@ -141,6 +141,16 @@ def _frame(frame: Any, source: str) -> Table:
 
 def _open_csv(path: Path) -> Table:
     names = next(_csv_lines(path), [])
+    if len(names) == 1 and (other := next((each for each in ";\t|" if each in names[0]), None)):
+        raise UserError(
+            f"{path}: columns are separated by {other!r}, expected commas; or read it with pandas and "
+            "give the data frame to datasets.from_table"
+        )
+    if "" in names:
+        raise UserError(
+            f"{path}: column {names.index('') + 1} has no name; give it one, or leave it out: an index "
+            "that pandas has written (index=False writes none) is no feature"
+        )
     if len(set(names)) != len(names) or not names:
         raise UserError(f"{path}: the first line must name every column once; got {names}")
 
@@ -206,7 +216,9 @@ def _open_parquet(path: Path) -> Table:
         except Exception as error:  # each engine has errors of its own
             reason = " ".join(str(error).split())
             raise UserError(f"{path}: cannot be read as Parquet ({reason})") from error
-        return _frame(frame, str(path))
+        # What pandas has written as the index of its lines is no column to pandas either.
+        kept = [name for name in frame.columns if not str(name).startswith("__index_level_")]
+        return _frame(frame[kept], str(path))
     raise UserError(f"{path}: reading Parquet needs pandas or polars: {INSTALL}")
 
 

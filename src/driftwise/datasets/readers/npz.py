@@ -62,8 +62,12 @@ def read_npz(
         for key, column in (("domain or year", domains), ("is_test or is_valid", is_test)):
             if column is not None and len(column) != len(labels):
                 raise UserError(f"{path}: {len(column)} entries of {key} for {len(labels)} labels")
-        with arrays.stream("images") as (_, shape, dtype):
+        with arrays.stream("images") as (_, shape, dtype, by_columns):
             shape = full_shape(shape, str(path))
+            if by_columns:
+                raise UserError(
+                    f"{path}: images is in Fortran order; save np.ascontiguousarray(images)"
+                )
             if shape[0] != len(labels):
                 raise UserError(f"{path}: {len(labels)} labels for {shape[0]} images")
             check_pixel_type(dtype, str(path))
@@ -149,8 +153,11 @@ class Arrays:
             raise UserError(f"{path}: cannot be read ({error}); save or fetch it again") from error
 
     @contextlib.contextmanager
-    def stream(self, key: str) -> Iterator[tuple[IO[bytes], tuple[int, ...], np.dtype]]:
-        """The values of one array as a stream, its shape and its type; no object arrays."""
+    def stream(self, key: str) -> Iterator[tuple[IO[bytes], tuple[int, ...], np.dtype, bool]]:
+        """The values of one array as a stream, its shape, its type, and whether it lies column by column.
+
+        No object arrays.
+        """
         path, keys = self.path, self.keys
         if key not in keys:
             listed = ", ".join(keys) or "nothing"
@@ -175,19 +182,15 @@ class Arrays:
                     f"{path}: {key} is an array of Python objects, which is never loaded; "
                     f"save it as numbers or as text (astype(str))"
                 )
-            if fortran and len(shape) > 1:
-                raise UserError(
-                    f"{path}: {key} is in Fortran order; save np.ascontiguousarray({key})"
-                )
             if not math.prod(shape):
                 raise UserError(f"{path}: {key} is empty (shape {shape})")
             if math.prod(shape) * dtype.itemsize > path.stat().st_size * MAX_DEFLATE_RATIO:
                 raise UserError(f"{path}: {key} is cut off: its header promises {shape}")
-            yield stream, shape, dtype
+            yield stream, shape, dtype, fortran and len(shape) > 1
 
     def column(self, key: str) -> np.ndarray:
         """A small array with one entry per image: whole numbers (int64), truth values or text."""
-        with self.stream(key) as (stream, shape, dtype):
+        with self.stream(key) as (stream, shape, dtype, _):
             if len(shape) != 1 or dtype.kind not in "biuUS":
                 raise UserError(
                     f"{self.path}: {key} is {dtype} {shape}, expected (samples,) of whole numbers"
@@ -214,13 +217,13 @@ class Arrays:
         """The shape of each array, by its header."""
         found = {}
         for key in self.keys:
-            with self.stream(key) as (_, shape, _):
+            with self.stream(key) as (_, shape, _, _):
                 found[key] = shape
         return found
 
     def values(self, key: str) -> np.ndarray:
         """A whole array with a number, a text, a date or a vector per sample."""
-        with self.stream(key) as (stream, shape, dtype):
+        with self.stream(key) as (stream, shape, dtype, by_columns):
             if dtype.kind in "biuUS" and len(shape) == 1:
                 return self.column(key)
             if dtype.kind not in "biufM" or len(shape) > 2:
@@ -229,7 +232,8 @@ class Arrays:
                     " numbers"
                 )
             values = np.empty(shape, dtype=np.float32 if len(shape) == 2 else dtype)
-            for part, content in self._parts(stream, values, dtype, key):
+            target = values.T if by_columns else values  # pandas keeps a frame's columns together
+            for part, content in self._parts(stream, target, dtype, key):
                 with np.errstate(over="ignore"):  # what is infinite then is refused
                     part[...] = content
         return values
@@ -237,7 +241,7 @@ class Arrays:
     def fill(self, key: str, target: np.ndarray, progress: StageProgress) -> None:
         """Write the pixels of an array into `target`, some megabytes at a time."""
         done = 0
-        with self.stream(key) as (stream, _, dtype):
+        with self.stream(key) as (stream, _, dtype, _):
             for part, content in self._parts(stream, target, dtype, key):
                 part[...] = to_bytes(content, str(self.path), done)
                 done += len(part)
