@@ -342,6 +342,56 @@ def test_an_image_that_would_explode_is_refused(web: TestClient) -> None:
     assert "pixels" in message(response)
 
 
+def test_small_bodies_that_would_take_much_memory_are_refused(tmp_path: Path) -> None:
+    file = io.BytesIO()
+    Image.new("RGB", (500, 500)).save(file, "PNG")
+    images = [("images", ("a.png", file.getvalue(), "image/png"))]
+    lists = b'{"x": [' + b"[]," * 2**22 + b"[]]}"
+    with open_service(tmp_path, max_decoded=2_000_000) as service:
+        web = TestClient(make_app(service), base_url=BASE)
+        assert "bytes" not in message(web.post("/v1/predict", files=images * 2))
+        refused = web.post("/v1/predict", files=images * 3)
+        assert "3 images of 500 x 500 pixels take more than 2,000,000 bytes" in message(refused)
+        assert "send less at once" in message(web.post("/v1/predict", content=lists, headers=JSON))
+        table = b"1,1\n" * (2**23 + 1)
+        kind = {"content-type": "text/csv"}
+        response = web.post("/v1/labels/import", content=table, headers=kind)
+        assert (response.status_code, "less at once" in message(response)) == (422, True)
+        response = web.post("/v1/labels", content=b'{"ids": [' + b"[]," * 2**21, headers=JSON)
+        assert response.status_code == 413
+        form = "application/x-www-form-urlencoded"
+        response = web.post("/login", content=b"a" * 10_001, headers={"content-type": form})
+        assert response.status_code == 413
+
+
+def test_bodies_have_a_limit_of_bytes_together_and_short_ones_are_always_taken(
+    tmp_path: Path,
+) -> None:
+    with open_service(tmp_path, max_bodies=300_000) as service:
+        service.observe(*batch(0)).result(30)
+        app = make_app(service)
+        web = TestClient(app, base_url=BASE)
+        long = {"x": [[0] * 100_000]}
+        assert web.post("/v1/predict", json=long).status_code != 503
+        app._bodies.held += 100_000  # another one's, which is being received
+        refused = web.post("/v1/predict", json=long)
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert "at once" in message(refused)
+        assert web.post("/v1/predict", json={"x": CHANGING.images[:2].tolist()}).is_success
+        assert app._bodies.held == 100_000
+
+
+def test_half_a_character_in_a_text_can_be_saved_and_exported(tmp_path: Path) -> None:
+    x, y = batch(0)
+    body = json.dumps({"x": x.tolist(), "y": y, "texts": ["half \ud83d"] * len(x)}).encode()
+    with open_service(tmp_path) as service:
+        web = TestClient(make_app(service), base_url=BASE)
+        assert web.post("/v1/observe", content=body, headers=JSON).status_code == 200
+        assert set(service.history.texts.values()) == {"half ?"}
+        key = web.post("/v1/observe", content=b'{"x": [], "key": "\\ud83d"}', headers=JSON)
+        assert key.status_code == 422
+
+
 @pytest.mark.parametrize(
     ("token", "method", "path", "code"),
     [

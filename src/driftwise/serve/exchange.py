@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import io
+import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from driftwise.errors import UserError
 from driftwise.files import parse_json
 from driftwise.report.table import csv_text
 from driftwise.serve.board import Card
+from driftwise.serve.bodies import refuse_many_items
 from driftwise.serve.settings import ServeSettings
 
 CSV_TYPE, JSONL_TYPE, STUDIO_TYPE = "text/csv", "application/x-ndjson", "application/json"
@@ -91,6 +93,7 @@ def read_labels(
     body: bytes, kind: str, settings: ServeSettings
 ) -> tuple[list[int], list[int | None]]:
     """Ids and labels of a file; lines without a label are left out."""
+    refuse_many_items(body)
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -104,7 +107,7 @@ def read_labels(
             raise
         raise UserError(f"the file cannot be read: {error}") from error
     if len(pairs) > MAX_LABELS:
-        raise UserError(f"expected at most {MAX_LABELS:,} labels; got {len(pairs):,}")
+        raise UserError(f"expected at most {MAX_LABELS:,} labels in a file; got more")
     numbers = {name: label for label, name in enumerate(settings.class_names)}
     return [int(number) for number, _ in pairs], [_label(each, numbers) for _, each in pairs]
 
@@ -123,7 +126,8 @@ def _from_csv(text: str) -> list[tuple[int, object]]:
     reader = csv.DictReader(io.StringIO(text, newline=""))
     if not {"id", "label"} <= set(reader.fieldnames or ()):
         raise UserError("expected the columns id and label in the first line")
-    return [(_id(row["id"]), row["label"]) for row in reader if (row["label"] or "").strip()]
+    pairs = ((_id(row["id"]), row["label"]) for row in reader if (row["label"] or "").strip())
+    return list(itertools.islice(pairs, MAX_LABELS + 1))
 
 
 def _from_jsonl(text: str) -> list[tuple[int, object]]:

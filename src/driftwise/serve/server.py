@@ -57,10 +57,26 @@ class Learning:
         )
 
     def load(self, folder: Path) -> LiveLearner:
-        """The live learner in a folder, as it was saved."""
+        """The live learner in a folder, as it was saved; UserError if this asks for another one."""
         network = self._network()
         module = None if isinstance(network, str) else network
-        return LiveLearner.load(folder, module, labels=no_labels_yet, trust_imports=True)
+        live = LiveLearner.load(folder, module, labels=no_labels_yet, trust_imports=True)
+        try:
+            self._refuse_other(live.settings, network)
+        except BaseException:
+            live.close(save=False)
+            raise
+        return live
+
+    def _refuse_other(self, saved: Mapping[str, Any], network: nn.Module | str) -> None:
+        """What is asked for makes a new learner: here it would have no effect, without a word."""
+        asked = LiveLearner(network, labels=no_labels_yet, **dict(self.settings)).settings
+        for name in ("backbone", *self.settings):
+            if asked.get(name) != saved.get(name):
+                raise UserError(
+                    f"the learner in the folder has {name} {saved.get(name)}, not {asked.get(name)}; "
+                    "leave that setting as it is, or begin with another folder"
+                )
 
     def _network(self) -> nn.Module | str:
         if self.model is not None:
@@ -101,7 +117,10 @@ def open_service(
             live.save()  # a replay begins with it, too
         return live
 
-    return Service(folder, make, learning.load, settings, skip=skip)
+    service = Service(folder, make, learning.load, settings, skip=skip)
+    if mode not in (None, is_in := service.view["status"]["mode"]):
+        service.notes.append(f"it goes on in the mode {is_in}; the mode {mode} is of a new service")
+    return service
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +173,7 @@ def run_server(
         import uvicorn
 
         from driftwise.serve.api import make_app
+        from driftwise.serve.connections import Connection
         from driftwise.serve.measures import Measures
     except ImportError as error:
         raise UserError(f"serving needs {error.name}: pip install 'driftwise[serve]'") from error
@@ -166,7 +186,7 @@ def run_server(
         "log_level": "warning",
         "access_log": False,
         "server_header": False,
-        "http": "h11",  # the same everywhere, whatever else is installed
+        "http": Connection,  # the same everywhere, whatever else is installed
         "loop": "asyncio",
         "lifespan": "off",
         "ws": "none",
