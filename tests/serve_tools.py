@@ -49,7 +49,9 @@ def state_of(service: Service) -> dict[str, Any]:
     del state["extra"]
     del state["teller"]["counters"]
     history = service.history.state_dict()
-    for each in (*history["events"], *history["verdicts"], *history["probes"]):
+    for each in (
+        part for name in ("events", "verdicts", "probes", "answers") for part in history[name]
+    ):
         del each["time"]
     for each in history["series"]["buckets"]:
         del each["time"]

@@ -24,7 +24,7 @@ from driftwise.config.schema import RunConfig
 from driftwise.errors import RunFailure
 from driftwise.runs.run import run
 from driftwise.runs.store import RESULT
-from driftwise.serve import views
+from driftwise.serve import access, exchange, views
 from driftwise.serve.access import COOKIE, Access
 from driftwise.serve.api import make_app
 from driftwise.serve.guard import OPEN, ROLE_OF, Rates
@@ -205,6 +205,15 @@ def test_requests_come_and_answers_go_as_files(web: TestClient, service: Service
     assert counts == [1, 1, 2]
     left = {card.id for card in service.board.cards()}
     assert left == {card.id for card in cards} - {cards[each].id for each in (0, 1, 2, 4)}
+    given = web.get("/v1/answers").json()["answers"]
+    answered = [(cards[2].id, 3), (cards[4].id, 1), (cards[0].id, 4), (cards[1].id, 4)]
+    assert [(each["id"], each["label"]) for each in given[-4:]] == answered
+    assert {each["by"] for each in given} == {"local"}
+    for kind, format in zip(exchange.IMPORT_TYPES, exchange.EXPORTS, strict=True):
+        content = web.get(f"/v1/answers?format={format}").content
+        ids, labels = exchange.read_labels(content, kind, service.settings)
+        pairs = list(zip(ids, labels, strict=True))
+        assert pairs[-4:] == answered, "what is exported can be imported"
 
 
 def test_what_is_known_can_be_read(web: TestClient, service: Service) -> None:
@@ -292,6 +301,7 @@ JSON, NPY = {"content-type": "application/json"}, {"content-type": "application/
         ("/v1/predict", b"\x93NUMPY", NPY, 422, "no .npy file"),
         ("/v1/predict", huge_header(), NPY, 422, "no .npy file"),
         ("/v1/predict", npy(np.zeros((2, 3), dtype=complex)), NPY, 422, "file of numbers"),
+        ("/v1/predict", npy(np.array([print])), NPY, 422, "file of numbers"),
         ("/v1/predict", npy(np.zeros((9, 9)))[:-1], NPY, 422, "announces 81 numbers"),
         ("/v1/predict", npy(np.zeros((2, 5))), NPY, 422, "of shape"),
         ("/v1/predict", npy(np.array(1.0)), NPY, 422, "got one number"),
@@ -416,6 +426,24 @@ def test_roles(guarded: TestClient, token: str | None, method: str, path: str, c
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
     body: dict[str, str] | None = {} if method == "POST" else None
     assert guarded.request(method, path, headers=headers, json=body).status_code == code
+
+
+def test_a_token_is_compared_with_all_others_in_constant_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared: list[tuple[bytes, bytes]] = []
+
+    def compare(given: bytes, known: bytes) -> bool:
+        compared.append((given, known))
+        return given == known
+
+    known = Access(ACCESS)
+    monkeypatch.setattr(access.hmac, "compare_digest", compare)
+    for token in (ADMIN, READER, ADMIN[:-1], "", "ü" * 30):
+        compared.clear()
+        known.caller({"authorization": f"Bearer {token}"}, {})
+        assert len(compared) == len(ACCESS), "whichever fits"
+        assert {len(each) for pair in compared for each in pair} == {32}, "digests of one length"
 
 
 def test_every_route_has_a_role(service: Service) -> None:

@@ -392,13 +392,18 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
         cards = service.board.cards()
         if format == "json":
             return _json({"requests": [views.card(each, settings) for each in cards]})
-        if format not in exchange.EXPORTS:
-            raise UserError(
-                f"unknown format {format!r:.50} (known: json, csv, jsonl, label-studio)"
-            )
-        content, kind, name = exchange.EXPORTS[format](cards, settings)
-        headers = {"content-disposition": f'attachment; filename="{name}"'}
-        return Response(content, media_type=kind, headers=headers)
+        _refuse_unknown(format)
+        return _file(exchange.EXPORTS[format](cards, settings))
+
+    @router.get("/v1/answers", tags=["labels"], **_content(*exchange.IMPORT_TYPES))
+    async def answers(format: str = "json") -> Response:
+        """The last labels of people, oldest first: who gave which, and when."""
+        with service.history.lock:
+            given = list(service.history.answers)
+        if format == "json":
+            return _json({"answers": given})
+        _refuse_unknown(format)
+        return _file(exchange.answers_as(format, given, settings))
 
     @router.post("/v1/requests/lease", tags=["labels"])
     async def lease(body: Lease, by: By) -> Response:
@@ -570,6 +575,17 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
         return _json({"audit": await run_in_threadpool(service.audit.tail, limit)})
 
     return router
+
+
+def _refuse_unknown(format: str) -> None:
+    if format not in exchange.EXPORTS:
+        raise UserError(f"unknown format {format!r:.50} (known: json, csv, jsonl, label-studio)")
+
+
+def _file(exported: exchange.Export) -> Response:
+    content, kind, name = exported
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return Response(content, media_type=kind, headers=headers)
 
 
 def _png(sample: np.ndarray) -> Response:

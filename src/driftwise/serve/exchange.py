@@ -21,6 +21,7 @@ CSV_TYPE, JSONL_TYPE, STUDIO_TYPE = "text/csv", "application/x-ndjson", "applica
 IMPORT_TYPES = (CSV_TYPE, JSONL_TYPE, STUDIO_TYPE)
 MAX_LABELS = 100_000
 COLUMNS = ("id", "predicted", "name", "confidence", "text", "label")
+ANSWER_COLUMNS = ("id", "label", "by", "time", "corrects")
 
 Export = tuple[bytes, str, str]
 """content, content type, file name"""
@@ -67,19 +68,40 @@ def to_label_studio(cards: Sequence[Card], settings: ServeSettings) -> Export:
             data["image"] = f"data:image/png;base64,{base64.b64encode(picture).decode()}"
         else:
             data["text"] = " ".join(f"{value:.6g}" for value in card.sample.reshape(-1).tolist())
-        choice = {
-            "from_name": "label",
-            "to_name": to_name,
-            "type": "choices",
-            "value": {"choices": [settings.name_of(card.predicted)]},
-        }
         prediction = {
             "model_version": "driftwise",
             "score": round(card.confidence, 6),
-            "result": [choice],
+            "result": [_choice(settings.name_of(card.predicted), to_name)],
         }
         tasks.append({"id": card.id, "data": data, "predictions": [prediction]})
     return json.dumps(tasks).encode(), STUDIO_TYPE, "tasks.json"
+
+
+def _choice(name: str, to_name: str) -> dict[str, Any]:
+    value = {"choices": [name]}
+    return {"from_name": "label", "to_name": to_name, "type": "choices", "value": value}
+
+
+def answers_as(
+    format: str, answers: Sequence[Mapping[str, Any]], settings: ServeSettings
+) -> Export:
+    """Labels of people, as `read_labels` takes them; classes by name."""
+    named = [
+        {**each, "label": None if each["label"] is None else settings.name_of(each["label"])}
+        for each in answers
+    ]
+    if format == "csv":
+        lines = [[line[name] for name in ANSWER_COLUMNS] for line in named]
+        return csv_text([ANSWER_COLUMNS, *lines]).encode(), CSV_TYPE, "answers.csv"
+    if format == "jsonl":
+        text = "".join(f"{json.dumps(line)}\n" for line in named)
+        return text.encode(), JSONL_TYPE, "answers.jsonl"
+    tasks = []
+    for line in named:
+        result = [] if line["label"] is None else [_choice(line["label"], "text")]
+        data = {"driftwise_id": line["id"], "text": f"sample {line['id']}", "by": line["by"]}
+        tasks.append({"id": line["id"], "data": data, "annotations": [{"result": result}]})
+    return json.dumps(tasks).encode(), STUDIO_TYPE, "answers.json"
 
 
 EXPORTS: Mapping[str, Callable[[Sequence[Card], ServeSettings], Export]] = {

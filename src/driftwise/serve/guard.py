@@ -35,6 +35,7 @@ ROLE_OF: Mapping[tuple[str, str], str] = {
     ("POST", "/v1/labels"): "label",
     ("POST", "/v1/labels/import"): "label",
     ("GET", "/v1/requests"): "label",
+    ("GET", "/v1/answers"): "label",
     ("POST", "/v1/requests/lease"): "label",
     ("POST", "/v1/requests/skip"): "label",
     ("GET", "/v1/requests/{number}/image"): "label",

@@ -437,7 +437,11 @@ class Service:
                 return self._observe(record)
             case "label":
                 give = self.live.correct if record["correct"] else self.live.answer
-                give(record["ids"], [None if each < 0 else each for each in record["labels"]])
+                labels = [None if each < 0 else each for each in record["labels"]]
+                give(record["ids"], labels)
+                self.history.add_answers(
+                    record["by"], record["ids"], labels, corrects=record["correct"]
+                )
                 return self._go_on()
             case "probe":
                 return self._probe(record)
