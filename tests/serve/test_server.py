@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import shutil
 import signal
@@ -24,7 +25,7 @@ import driftwise
 from driftwise.cli.main import command
 from driftwise.errors import RunFailure, UserError
 from driftwise.serve import Address, Learning, ServiceError
-from driftwise.serve.server import _all_bound, _bound, open_service
+from driftwise.serve.server import STOP_SECONDS, _all_bound, _bound, open_service
 
 pytest.importorskip("uvicorn")
 
@@ -105,8 +106,13 @@ def test_the_client_speaks_to_the_server(tmp_path: Path) -> None:
         assert "driftwise_samples_total 50" in client.metrics()
         assert client.events()[-1]["kind"] == "rolled_back"
         assert client.verdicts() == []
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0  # finished and saved
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", client._port or 0)) as open:
+            open.request("GET", "/v1/stream")
+            assert open.getresponse().readline().startswith(b"data: ")
+            began = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0  # finished and saved
+        assert time.monotonic() - began < STOP_SECONDS, "no open page is waited for"
 
 
 def test_a_network_of_ones_own_and_a_model_of_a_run(

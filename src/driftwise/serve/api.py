@@ -218,6 +218,11 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 
+_ACCEPTED: dict[int | str, dict[str, Any]] = {
+    202: {"description": "safe on the disk; not used yet"}
+}
+
+
 def _content(*types: str) -> dict[str, Any]:
     """The documentation of an answer of these content types."""
     content: dict[str, Any] = {each: {} for each in types}
@@ -330,7 +335,12 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
             found = await batches.predict(service.predict, x)
         return _predictions(found, applied, settings)
 
-    @router.post("/v1/observe", tags=["samples"], openapi_extra=_samples_body(labels=True))
+    @router.post(
+        "/v1/observe",
+        tags=["samples"],
+        openapi_extra=_samples_body(labels=True),
+        responses=_ACCEPTED,
+    )
     async def observe(request: Request, by: By, wait: bool = True) -> Response:
         """Samples to predict, monitor and learn; acknowledged once they are on the disk."""
         received = await _received(request, settings)
@@ -356,7 +366,7 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
 
     # Labels
 
-    @router.post("/v1/labels", tags=["labels"])
+    @router.post("/v1/labels", tags=["labels"], responses=_ACCEPTED)
     async def labels(body: Labels, by: By, wait: bool = False) -> Response:
         """Late labels by sample id; safe on the disk when acknowledged."""
         future = await run_in_threadpool(
@@ -486,7 +496,7 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
 
         async def lines() -> AsyncIterator[bytes]:
             last, quiet = None, 0.0
-            while service.ready and not await request.is_disconnected():
+            while service.ready and not service.is_leaving and not await request.is_disconnected():
                 applied = (service.view["applied"], len(service.board))
                 if applied != last:
                     last, quiet = applied, 0.0

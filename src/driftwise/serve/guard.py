@@ -140,7 +140,7 @@ class Guard:
                 await self._app(scope, receive if safe else body.receive, send_safely)
         except Exception:
             # Neither the client nor the log gets what the request held.
-            log.exception("a request to %s failed", scope["path"])
+            log.exception("a request to %.200r failed", scope["path"])
             if not started:
                 await answer_error(send_safely, 500, "internal", "internal error; see the log")
         finally:

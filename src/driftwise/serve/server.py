@@ -178,6 +178,11 @@ def run_server(
     except ImportError as error:
         raise UserError(f"serving needs {error.name}: pip install 'driftwise[serve]'") from error
 
+    class Server(uvicorn.Server):
+        def handle_exit(self, *arguments: Any) -> None:
+            service.is_leaving = True
+            super().handle_exit(*arguments)
+
     access = address.access()
     hosts = None if access.has_tokens else frozenset(address.allowed_hosts)
     measures = Measures()
@@ -202,7 +207,7 @@ def run_server(
     try:
         if not workers:
             started(url)
-            uvicorn.Server(uvicorn.Config(app, **common, **tls)).run(sockets=listeners)
+            Server(uvicorn.Config(app, **common, **tls)).run(sockets=listeners)
             return
         from driftwise.serve.shared_snapshot import FilePublisher
         from driftwise.serve.workers import Workers, WorkerSettings, private_folder
@@ -228,7 +233,7 @@ def run_server(
                     **common,
                 )
                 started(url)
-                uvicorn.Server(config).run()
+                Server(config).run()
             finally:
                 processes.close()
     finally:

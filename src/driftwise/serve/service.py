@@ -129,6 +129,8 @@ class Service:
         self._saved_before = 0
         self._saved_at = time.monotonic()
         self._stopping = False
+        self.is_leaving = False
+        """the server is being stopped: streams of events end"""
         self.failure: str | None = None
         """why nothing is learned any more"""
         self.save_failure: str | None = None
