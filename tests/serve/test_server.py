@@ -33,6 +33,7 @@ from driftwise.serve import connections
 from driftwise.serve.api import make_app
 
 COMMAND = [sys.executable, "-m", "driftwise", "serve", "--port", "0"]
+BAD_TLS = ["--tls-cert", __file__, "--tls-key", __file__]
 MLP = ["--network", "mlp", "--set", "detector=mmd", "--set", "check_rows=20"]
 
 
@@ -145,6 +146,8 @@ def test_a_network_of_ones_own_and_a_model_of_a_run(
         (["--folder", "x"], "either a network"),
         (["--network", "mlp", "--folder", "x", "--host", "0.0.0.0"], "other machines"),
         (["--network", "mlp", "--folder", "x", "--tls-cert", "c"], "go together"),
+        (["--network", "mlp", "--folder", "x", "--port", "70000"], "from 0 to 65535"),
+        (["--network", "mlp", "--folder", "x", *BAD_TLS], "no certificate"),
         (["--network", "nlp", "--folder", "x"], "did you mean 'mlp'"),
         (["--network", "mlp", "--folder", "x", "--set", "lr"], "NAME=VALUE"),
         (["--network", "mlp", "--folder", "x", "--set", "lerning=1"], "setting of a live learner"),

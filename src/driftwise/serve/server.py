@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import socket
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -140,11 +141,22 @@ class Address:
                 f"{self.host} can be reached from other machines: give tokens=FILE, or keep "
                 "127.0.0.1"
             )
+        if not 0 <= self.port < 2**16:
+            raise UserError(f"a port lies from 0 to 65535; got {self.port}")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise UserError("tls_cert and tls_key go together; give both or none")
         for file in filter(None, (self.tls_cert, self.tls_key)):
             if not file.is_file():
                 raise UserError(f"there is no file {file}")
+        if self.tls_cert is not None:
+            try:  # no password: nobody can be asked for one
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+                context.load_cert_chain(self.tls_cert, self.tls_key, password="")
+            except (ssl.SSLError, OSError, ValueError) as error:
+                raise UserError(
+                    f"{self.tls_cert} and {self.tls_key} are no certificate and its key (PEM, without "
+                    "a password)"
+                ) from error
 
     @property
     def scheme(self) -> str:
