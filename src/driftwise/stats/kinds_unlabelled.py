@@ -133,7 +133,8 @@ def _group_mix(sides: Sides, usual: Tensor) -> tuple[Tensor, Tensor]:
 
     What a class is taken for is known from its reference samples alone.
     """
-    taken_for, error = torch.zeros(len(usual), len(usual)).double(), 0.0
+    taken_for = torch.zeros(len(usual), len(usual), dtype=torch.float64)
+    error = torch.zeros_like(taken_for)
     for place, share in enumerate(usual.tolist()):
         groups = sides.groups[(sides.known.places == place) & (sides.groups >= 0)]
         counts = torch.bincount(groups, minlength=len(usual)).double()
