@@ -134,6 +134,13 @@ def test_without_labels_novelty_goes_to_the_class_that_misses_samples() -> None:
     assert returned.by_class[0].kind == "recurring"
 
 
+def test_without_labels_a_drift_of_all_classes_is_no_new_class() -> None:
+    current, _ = window({c: cloud(c, SIZE, 2, by=3) for c in range(CLASSES)})
+    findings = found(current, None)
+    assert [each.kind for each in findings.stream] == ["drift"]
+    assert {each.kind for each in findings.by_class.values()} == {"drift"}
+
+
 def test_too_few_samples_are_not_testable_and_it_is_said_how_many_are_missing() -> None:
     few = {0: cloud(0, FEWEST - 3, 0), 1: cloud(1, SIZE, 0)}
     current, labels = cloud(1, SIZE, 1), torch.ones(SIZE, dtype=torch.int64)

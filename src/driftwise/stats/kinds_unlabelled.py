@@ -32,6 +32,9 @@ from driftwise.stats.multiplicity import holm
 _STILL_THERE = 0.65
 """of the usual number of samples of a class: if more are unchanged, what is new is no part of it"""
 
+_KNOWN = 0.5
+"""of the samples of a window: no more than the others are of new classes"""
+
 
 def without_labels(sides: Sides, usual: Tensor) -> Findings:
     """Group samples by predictions, and attribute what is new to the classes that miss samples."""
@@ -42,8 +45,9 @@ def without_labels(sides: Sides, usual: Tensor) -> Findings:
     expected, error = _group_mix(sides, usual)
     by_class: dict[int, Finding] = {}
     if bool(novel.any()):
-        # As many as there would be if some classes had kept theirs.
-        expected = expected * (old / expected.clamp(min=1e-9)).quantile(0.6)
+        # As many as there would be if some classes had kept theirs; where hardly any has, all miss some.
+        scale = (old / expected.clamp(min=1e-9)).quantile(0.6)
+        expected = expected * scale.clamp(min=_KNOWN * counts.sum())
         for place, label in enumerate(sides.known.classes):
             kept = float(old[place] / expected[place].clamp(min=1e-9))
             missing = float(expected[place] - old[place])
