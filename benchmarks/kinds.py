@@ -34,8 +34,6 @@ from driftwise.streams.changes import CHANGES, Window, Windows, kind_of
 
 LABELS = ("given", "anonymous", "predicted", "none")
 """labels with the names of annotators, labels without, a classifier's predictions, nothing"""
-QUIET_TIMES = 3
-"""quiet windows and windows of another mix, for one of each other change: rates to be small"""
 
 
 def judged(window: Window, labels: str, unit_length: bool) -> Findings:
@@ -76,6 +74,9 @@ def main() -> None:
     parser.add_argument("--source", choices=SOURCES, default="development")
     parser.add_argument("--labels", choices=LABELS, default="given")
     parser.add_argument("--windows", type=int, default=10, help="of each change")
+    parser.add_argument(
+        "--quiet-times", type=int, default=3, help="as many of no change and of another mix"
+    )
     parser.add_argument("--size", type=int, default=100, help="samples of a class on either side")
     parser.add_argument("--fraction", type=float, help="of a new mode, in place of 0.4 to 0.6")
     parser.add_argument("--changes", default=",".join(CHANGES))
@@ -136,7 +137,7 @@ def confusion(windows: Windows, unit_length: bool, arguments: argparse.Namespace
         # Without labels a careless annotator changes nothing.
         if change == "careless annotator" and arguments.labels in ("predicted", "none"):
             continue
-        often = QUIET_TIMES if change in ("none", "mix") else 1
+        often = arguments.quiet_times if change in ("none", "mix") else 1
         jobs += [(number / often, change, number) for number in range(often * arguments.windows)]
     seconds = []
     # In turns, so that a run that is stopped has some windows of every change.
