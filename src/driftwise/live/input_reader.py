@@ -103,14 +103,14 @@ class InputReader:
         return images
 
     def _checked(self, x: Any) -> Tensor:
-        """uint8 as it is, all other numbers as float32; of the shape of the samples so far."""
+        """Images of uint8 as they are, all other numbers as float32; of the shape of the samples so far."""
         came = f"{type(x).__name__} of {x.dtype}" if hasattr(x, "dtype") else type(x).__name__
         images = _numbers(x, f"expected an array or a tensor of numbers; got {came}")
         if images.ndim == 4 and images.dtype != torch.uint8 and not images.is_floating_point():
             raise UserError(
                 f"images are bytes (uint8), or floats as the network takes them; got {images.dtype}"
             )
-        if images.dtype == torch.uint8:
+        if images.dtype == torch.uint8 and images.ndim != 2:
             layout = (
                 "images as bytes are (samples, height, width, channels); got the shape "
                 f"{tuple(images.shape)}"
