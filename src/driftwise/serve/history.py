@@ -209,7 +209,8 @@ class History:
         if event.kind in ("observed", "saved"):
             return
         details = {name: value for name, value in event.details.items() if name != "verdicts"}
-        if verdicts := event.details.get("verdicts"):
+        verdicts: Any = event.details.get("verdicts", ())
+        if verdicts:
             details["kinds"] = [{name: each[name] for name in OF_KIND} for each in verdicts]
         self.note(event.kind, **details)
 
