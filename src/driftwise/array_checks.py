@@ -56,8 +56,8 @@ def in_column_order(frame: Any, order: Sequence[str], whose: str) -> np.ndarray:
             )
     if not columns:
         return np.zeros((len(frame), 0), np.float32)
-    values: np.ndarray = np.column_stack(columns).astype(np.float32)
-    return values
+    matrix: np.ndarray = np.column_stack(columns).astype(np.float32)
+    return matrix
 
 
 def refuse_odd(values: object, what: str) -> None:
