@@ -566,7 +566,9 @@ def _print(arguments: argparse.Namespace, outcome: Mapping[str, Any]) -> None:
     if any(each["auc"] is not None and each["auc"] < 0.495 for each in outcome["classes"]):
         lines.append("an AUC below 0.5 means what 0.5 means: the two sides cannot be distinguished")
     if outcome["left_out"]:
-        lines.append(f"{len(outcome['left_out']):,} files left out, since they are no usable images")
+        lines.append(
+            f"{len(outcome['left_out']):,} files left out, since they are no usable images"
+        )
     if outcome["self_check"] is not None:
         lines.append(page.measured_false_alarms(outcome))
     lines += [page.encoder_line(outcome), page.happened(outcome)]
