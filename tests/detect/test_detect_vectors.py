@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -233,7 +233,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "must all have one shape; got vectors of 4, then vectors of 5",
     ),
     "an array without labels": (
-        lambda: DriftDetector().fit(np.ones((9, 4))),  # type: ignore[arg-type]
+        lambda: DriftDetector().fit(cast(Any, np.ones((9, 4)))),
         "got ndarray: samples without labels are datasets.from_arrays(samples)",
     ),
     "scaling": (lambda: DriftDetector(scaling="standart"), "did you mean 'standard'"),  # type: ignore[arg-type]
