@@ -161,36 +161,36 @@ class PutsStrangers(Realign):
         return result
 
 
-class Careless(ForgetsClasses):
+class Careful(ForgetsClasses):
     """A detector as it should be; those below each break one rule."""
 
     def check(self, *arguments: Any) -> list[Verdict]:
         return self._inner.check(*arguments)
 
 
-class Draws(Careless):
+class Draws(Careful):
     def check(self, *arguments: Any) -> list[Verdict]:
         torch.rand(1)
         return super().check(*arguments)
 
 
-class ChangesBuffer(Careless):
+class ChangesBuffer(Careful):
     def check(self, *arguments: Any) -> list[Verdict]:
         arguments[3].sample(2)
         return super().check(*arguments)
 
 
-class AnswersInNumpy(Careless):
+class AnswersInNumpy(Careful):
     def check(self, *arguments: Any) -> list[Verdict]:
         return [replace(each, drifted=np.bool_(each.drifted)) for each in super().check(*arguments)]  # type: ignore[arg-type]
 
 
-class SaysNothingNumber(Careless):
+class SaysNaN(Careful):
     def check(self, *arguments: Any) -> list[Verdict]:
         return [replace(each, p_value=float("nan")) for each in super().check(*arguments)]
 
 
-class TakesNothingForStable(Careless):
+class TakesNothingForStable(Careful):
     def check(self, *arguments: Any) -> list[Verdict]:
         found = super().check(*arguments)
         return [
@@ -227,7 +227,7 @@ def random_data() -> Dataset:
         (testing.check_detector, Draws, "global random generators"),
         (testing.check_detector, ChangesBuffer, "buffer as it was"),
         (testing.check_detector, AnswersInNumpy, "True, False or None"),
-        (testing.check_detector, SaysNothingNumber, "finite numbers"),
+        (testing.check_detector, SaysNaN, "finite numbers"),
         (testing.check_detector, TakesNothingForStable, "without monitored samples"),
         (testing.check_model, mixes_samples, "not close"),
         (testing.check_dataset, random_data, "same images at each call"),

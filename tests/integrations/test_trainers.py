@@ -257,7 +257,8 @@ def test_lightning_finds_the_arguments_that_a_training_step_has() -> None:
     callback = Realignment(current=lambda: (x, y), buffer=4)
     quiet = {"logger": False, "enable_progress_bar": False, "enable_checkpointing": False}
     trainer = pl.Trainer(max_epochs=1, accelerator="cpu", callbacks=[callback], **quiet)
-    trainer.fit(Short(), torch.utils.data.DataLoader([(a, b) for a, b in zip(x, y, strict=True)]))
+    data = torch.utils.data.TensorDataset(x, y)
+    trainer.fit(Short(), torch.utils.data.DataLoader(data))
     assert callback.realigner.steps == 4
 
 
@@ -349,7 +350,7 @@ def test_transformers_extends_and_offers_a_batch_once_in_a_step_of_several_forwa
     callback = RealignmentCallback(current=lambda: {"x": x, "labels": y}, buffer=8)
     seen: list[Any] = []
     model = torch.nn.Module()
-    model.forward = lambda **inputs: seen.append(inputs)  # type: ignore[method-assign, assignment]
+    model.forward = lambda **inputs: seen.append(inputs)
     args, state = SimpleNamespace(n_gpu=0, torch_compile=False), SimpleNamespace(global_step=0)
     callback.on_train_begin(args, state, None, model=model)
     for _ in range(2):
