@@ -14,13 +14,13 @@ if TYPE_CHECKING:
         detect,
         distributed,
         encoders,
-        memory,
         methods,
         models,
         plot,
         streams,
         testing,
     )
+    from driftwise import memory as memory
     from driftwise.analytic_learner import AnalyticLearner
     from driftwise.config.schema import RunConfig
     from driftwise.datasets.arrays import from_torch_dataset
@@ -97,7 +97,6 @@ __all__ = [
     "from_torch_dataset",
     "load",
     "load_own",
-    "memory",
     "methods",
     "models",
     "plot",
