@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hmac
 import io
 import json
 import shutil
@@ -24,7 +25,7 @@ from driftwise.config.schema import RunConfig
 from driftwise.errors import RunFailure
 from driftwise.runs.run import run
 from driftwise.runs.store import RESULT
-from driftwise.serve import access, exchange, views
+from driftwise.serve import exchange, views
 from driftwise.serve.access import COOKIE, Access
 from driftwise.serve.api import make_app
 from driftwise.serve.guard import OPEN, ROLE_OF, Rates
@@ -211,8 +212,8 @@ def test_requests_come_and_answers_go_as_files(web: TestClient, service: Service
     assert [(each["id"], each["label"]) for each in given[-4:]] == answered
     assert {each["by"] for each in given} == {"local"}
     for kind, format in zip(exchange.IMPORT_TYPES, exchange.EXPORTS, strict=True):
-        content = web.get(f"/v1/answers?format={format}").content
-        ids, labels = exchange.read_labels(content, kind, service.settings)
+        exported = web.get(f"/v1/answers?format={format}").content
+        ids, labels = exchange.read_labels(exported, kind, service.settings)
         pairs = list(zip(ids, labels, strict=True))
         assert pairs[-4:] == answered, "what is exported can be imported"
 
@@ -446,7 +447,7 @@ def test_a_token_is_compared_with_all_others_in_constant_time(
         return given == known
 
     known = Access(ACCESS)
-    monkeypatch.setattr(access.hmac, "compare_digest", compare)
+    monkeypatch.setattr(hmac, "compare_digest", compare)
     for token in (ADMIN, READER, ADMIN[:-1], "", "ü" * 30):
         compared.clear()
         known.caller({"authorization": f"Bearer {token}"}, {})
