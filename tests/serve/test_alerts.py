@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import smtplib
 import socketserver
 import sys
 import threading
@@ -15,6 +16,7 @@ import pytest
 from serve_tools import batch, open_service
 
 from driftwise.errors import UserError
+from driftwise.serve import alerts
 from driftwise.serve.alerts import (
     MAX_WAITING,
     RETRY_SECONDS,
@@ -140,12 +142,19 @@ def test_a_command_gets_json_on_its_input(tmp_path: Path) -> None:
 
 class Mail(socketserver.StreamRequestHandler):
     lines: list[str]
+    extensions = b""
 
     def handle(self) -> None:
         self.wfile.write(b"220 ready\r\n")
         while line := self.rfile.readline().decode().strip():
             self.lines.append(line)
             word = line[:4].upper()
+            if word == "EHLO" and self.extensions:
+                self.wfile.write(b"250-hello\r\n250 " + self.extensions + b"\r\n")
+                continue
+            if word == "STAR":
+                self.wfile.write(b"454 not now\r\n")
+                continue
             if word == "DATA":
                 self.wfile.write(b"354 go on\r\n")
                 while (text := self.rfile.readline()) != b".\r\n":
@@ -204,3 +213,29 @@ def test_refusals(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "alerts.yaml").write_text(text)
     with pytest.raises(UserError, match=message):
         read_alerts(tmp_path / "alerts.yaml")
+
+
+@pytest.mark.parametrize("extensions", [b"AUTH PLAIN", b"STARTTLS"])
+def test_a_password_is_sent_over_an_encrypted_connection_only(
+    extensions: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Mail.lines = []
+    monkeypatch.setattr(Mail, "extensions", extensions)
+    monkeypatch.setattr(alerts, "is_loopback", lambda _: False)
+    monkeypatch.setenv("DRIFTWISE_SMTP_PASSWORD", "secret")
+    with socketserver.TCPServer(("127.0.0.1", 0), Mail) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        target = Target(
+            to="email",
+            server=f"127.0.0.1:{server.server_address[1]}",
+            sender="learner@example.org",
+            recipients=("anna@example.org",),
+            user="learner",
+        )
+        with pytest.raises((UserError, smtplib.SMTPException)):
+            target.send(ALERT)
+        thread.join()
+    assert any(line.startswith("ehlo") for line in Mail.lines)
+    assert not any(line.upper().startswith("AUTH") for line in Mail.lines)
+    assert ("STARTTLS" in Mail.lines) == (extensions == b"STARTTLS")
