@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import smtplib
 import socketserver
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -140,6 +142,7 @@ def test_a_command_gets_json_on_its_input(tmp_path: Path) -> None:
 
 class Mail(socketserver.StreamRequestHandler):
     lines: list[str]
+    extension = ""
 
     def handle(self) -> None:
         self.wfile.write(b"220 ready\r\n")
@@ -150,23 +153,58 @@ class Mail(socketserver.StreamRequestHandler):
                 self.wfile.write(b"354 go on\r\n")
                 while (text := self.rfile.readline()) != b".\r\n":
                     self.lines.append(text.decode().strip())
-            self.wfile.write(b"221 bye\r\n" if word == "QUIT" else b"250 ok\r\n")
+            if word == "EHLO":
+                self.wfile.write(b"250-here\r\n")
+            answer = {"QUIT": "221 bye", "EHLO": f"250 {self.extension}", "STAR": "454 not now"}
+            self.wfile.write(f"{answer.get(word, '250 ok')}\r\n".encode())
             if word == "QUIT":
                 return
 
 
-def test_an_email_is_handed_to_the_server() -> None:
-    Mail.lines = []
+def mail_to_a_server(extension: str) -> None:
+    Mail.lines, Mail.extension = [], extension
     with socketserver.TCPServer(("127.0.0.1", 0), Mail) as server:
         thread = threading.Thread(target=server.handle_request)
         thread.start()
-        Target(
-            to="email",
-            server=f"127.0.0.1:{server.server_address[1]}",
-            sender="learner@example.org",
-            recipients=("anna@example.org", "eva@example.org"),
-        ).send(ALERT)
-        thread.join()
+        try:
+            Target(
+                to="email",
+                server=f"127.0.0.1:{server.server_address[1]}",
+                sender="learner@example.org",
+                recipients=("anna@example.org", "eva@example.org"),
+            ).send(ALERT)
+        finally:
+            thread.join()
+
+
+def test_an_email_goes_encrypted_where_the_server_can_do_it_or_not_at_all() -> None:
+    with pytest.raises(smtplib.SMTPException):
+        mail_to_a_server("STARTTLS")
+    assert [line[:4].upper() for line in Mail.lines][:2] == ["EHLO", "STAR"]
+    assert "example.org" not in " ".join(Mail.lines[1:])
+
+
+def test_a_target_that_cannot_be_reached_does_not_hold_up_the_others(
+    service: Service, tmp_path: Path
+) -> None:
+    code = f"import sys; open({str(tmp_path / 'alert')!r}, 'w').write(sys.stdin.read())"
+    command = Target(to="command", command=(sys.executable, "-S", "-c", code))
+    never = threading.Event()
+    alerts = Alerts(service, [HOOK, HOOK, command], sleep=never.wait)  # nothing listens there
+    service.save_failure = "the disk is full"
+    alerts.start()
+    try:
+        deadline = time.monotonic() + 30
+        while not alerts.sent and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert json.loads((tmp_path / "alert").read_text())["text"] == "the disk is full"
+    finally:
+        alerts.stop()
+        never.set()
+
+
+def test_an_email_is_handed_to_the_server() -> None:
+    mail_to_a_server("SIZE")
     assert "Subject: driftwise: classes 3 have drifted" in Mail.lines
     assert "rcpt TO:<eva@example.org>" in Mail.lines
 

@@ -9,8 +9,11 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import pytest
@@ -32,12 +35,13 @@ MLP = ["--network", "mlp", "--set", "detector=mmd", "--set", "check_rows=20"]
 
 @contextlib.contextmanager
 def serving(
-    *flags: str, verify: Path | None = None
+    *flags: str, verify: Path | None = None, errors: IO[str] | None = None
 ) -> Iterator[tuple[subprocess.Popen[str], driftwise.Client]]:
     """A server process, and a client of it."""
     process = subprocess.Popen(
         [*COMMAND, *flags],
         stdout=subprocess.PIPE,
+        stderr=errors,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
@@ -68,7 +72,8 @@ def test_killed_under_load_it_has_all_that_was_acknowledged(tmp_path: Path) -> N
 
 def test_the_client_speaks_to_the_server(tmp_path: Path) -> None:
     flags = [*MLP, "--folder", str(tmp_path / "state")]
-    with serving(*flags) as (process, client):
+    with (tmp_path / "errors").open("w") as errors, serving(*flags, errors=errors) as served:
+        process, client = served
         for number in range(4):
             x, y = batch(number)
             seen = client.observe(x, y if number < 3 else None)
@@ -100,8 +105,13 @@ def test_the_client_speaks_to_the_server(tmp_path: Path) -> None:
         assert "driftwise_samples_total 50" in client.metrics()
         assert client.events()[-1]["kind"] == "rolled_back"
         assert client.verdicts() == []
-        process.send_signal(signal.SIGTERM)
+        with urllib.request.urlopen(f"http://127.0.0.1:{client._port}/v1/stream") as page:
+            assert page.readline().startswith(b"data: ")
+            process.send_signal(signal.SIGTERM)
+            while page.readline():  # a page that is open does not keep it from stopping
+                pass
         assert process.wait(30) == 0  # finished and saved
+    assert "Traceback" not in (tmp_path / "errors").read_text()
 
 
 def test_a_network_of_ones_own_and_a_model_of_a_run(
@@ -118,6 +128,14 @@ def test_a_network_of_ones_own_and_a_model_of_a_run(
         live.observe(*batch(0))
     with learning.load(tmp_path / "a") as live:
         assert live.num_samples == 10
+    Learning(network="mlp").make(tmp_path / "c").close()
+    other = Learning(network="cnn", settings={"label_budget": 9, "buffer_size": 500})
+    with warnings.catch_warnings(record=True) as caught:
+        other.load(tmp_path / "c").close()
+    notes = " ".join(str(each.message) for each in caught)
+    assert "backbone='mlp', as it was made; 'cnn' is not used" in notes
+    assert "label_budget=None" in notes
+    assert "buffer_size" not in notes
     config = driftwise.RunConfig(num_tasks=2, epochs=1)
     driftwise.run(config, tmp_path / "run")
     model = Learning(model=tmp_path / "run")
@@ -140,6 +158,8 @@ def test_a_network_of_ones_own_and_a_model_of_a_run(
         (["--network", "mlp", "--folder", "x", "--tokens", "none"], "cannot read the tokens"),
         (["--runs", "none"], "is no folder"),
         (["demo", "--network", "mlp"], "brings its own"),
+        (["demo", "--set", "label_budget=9"], "settings of its own"),
+        (["demo", "--port", "65536"], "got 65536"),
         (["dmeo"], "demo"),
     ],
 )
@@ -213,6 +233,17 @@ def test_a_client_needs_a_url() -> None:
         driftwise.Client("localhost")
     with pytest.raises(UserError, match="arrays of numbers"):
         driftwise.Client().predict(np.array(["a"]))
+
+
+@pytest.mark.parametrize("odd", [1.5, "3", float("inf"), True, [1]])
+def test_a_client_sends_whole_numbers_as_ids_and_labels(odd: Any) -> None:
+    client = driftwise.Client("http://127.0.0.1:9", retries=0)  # nothing listens there
+    with pytest.raises(UserError, match="a label is a whole number"):
+        client.label([0], [odd])
+    with pytest.raises(UserError, match="an id is a whole number"):
+        client.label([odd], [0])
+    with pytest.raises(RunFailure, match="no answer"):
+        client.label(np.array([0.0]), [np.int64(2)])
 
 
 def test_the_client_does_not_load_torch() -> None:

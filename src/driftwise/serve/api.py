@@ -50,7 +50,7 @@ PREDICTOR = "driftwise.predictor"
 """in the scope of a request to a process that only predicts: `Follower.newest`"""
 
 
-_KEY = "a request with the key of an earlier one has no effect"
+_KEY = "a request with the key of the same caller's earlier one to the same path has no effect"
 
 
 class Change(BaseModel):

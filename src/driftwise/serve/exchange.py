@@ -38,7 +38,8 @@ def _line(card: Card, settings: ServeSettings) -> dict[str, Any]:
 def to_csv(cards: Sequence[Card], settings: ServeSettings) -> Export:
     """A line per sample; `label` is empty, to be filled in."""
     lines = [[line[name] for name in COLUMNS] for line in (_line(card, settings) for card in cards)]
-    return csv_text([COLUMNS, *lines]).encode(), CSV_TYPE, "requests.csv"
+    content = csv_text([COLUMNS, *lines]).encode(errors="replace")  # a text may hold half a letter
+    return content, CSV_TYPE, "requests.csv"
 
 
 def to_jsonl(cards: Sequence[Card], settings: ServeSettings) -> Export:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import socket
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from driftwise.config.custom import CustomPart, is_import_path
 from driftwise.errors import RunFailure, UserError
 from driftwise.live import LiveLearner
+from driftwise.runs.store import read_config
 from driftwise.serve.access import Access, is_loopback
 from driftwise.serve.service import Service, no_labels_yet
 from driftwise.serve.settings import ServeSettings
@@ -60,7 +62,18 @@ class Learning:
         """The live learner in a folder, as it was saved."""
         network = self._network()
         module = None if isinstance(network, str) else network
-        return LiveLearner.load(folder, module, labels=no_labels_yet, trust_imports=True)
+        live = LiveLearner.load(folder, module, labels=no_labels_yet, trust_imports=True)
+        saved = read_config(folder)
+        saved |= saved["keeper"]
+        given = {"backbone": network} if module is None else {}
+        for name, value in {**given, **self.settings}.items():
+            if name in saved and saved[name] != value and not isinstance(value, dict):
+                warnings.warn(
+                    f"{folder} goes on with {name}={saved[name]!r}, as it was made; {value!r} is "
+                    "not used",
+                    stacklevel=2,
+                )
+        return live
 
     def _network(self) -> nn.Module | str:
         if self.model is not None:
@@ -116,6 +129,8 @@ class Address:
     allowed_hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if not 0 <= self.port < 2**16:
+            raise UserError(f"a port is 0 (any free one) to 65535; got {self.port}")
         if not is_loopback(self.host) and self.tokens is None:
             raise UserError(
                 f"{self.host} can be reached from other machines: give tokens=FILE, or keep "
@@ -182,7 +197,7 @@ def run_server(
     try:
         if not workers:
             started(url)
-            uvicorn.Server(uvicorn.Config(app, **common, **tls)).run(sockets=listeners)
+            _run(uvicorn.Config(app, **common, **tls), service, sockets=listeners)
             return
         from driftwise.serve.shared_snapshot import FilePublisher
         from driftwise.serve.workers import Workers, WorkerSettings, private_folder
@@ -208,13 +223,25 @@ def run_server(
                     **common,
                 )
                 started(url)
-                uvicorn.Server(config).run()
+                _run(config, service)
             finally:
                 processes.close()
     finally:
         for listener in listeners:
             listener.close()
         service.close()
+
+
+def _run(config: Any, service: Service, *, sockets: list[socket.socket] | None = None) -> None:
+    """Serve; pages that follow the service do not keep it from stopping."""
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            service.is_ending = True
+            await super().shutdown(sockets)
+
+    Server(config).run(sockets=sockets)
 
 
 def _all_bound(address: Address, workers: int) -> list[socket.socket]:

@@ -107,6 +107,8 @@ class Service:
         self._saved_before = 0
         self._saved_at = time.monotonic()
         self._stopping = False
+        self.is_ending = False
+        """whether the server waits for its open connections only: what pages follow has to end"""
         self.failure: str | None = None
         """why nothing is learned any more"""
         self.save_failure: str | None = None
@@ -153,7 +155,8 @@ class Service:
                 self._applied = record["n"]
                 continue
             future: Future[Acknowledgement] = Future()
-            self._remember(record.get("key"), future)
+            key = _full_key(record["kind"], record["by"], record["key"])
+            self._remember(key, future)
             self._finish(record, future)
             if self.failure is not None:
                 self.notes.append(
@@ -194,7 +197,7 @@ class Service:
     @property
     def ready(self) -> bool:
         """Whether changes are taken."""
-        return not self._stopping and self.failure is None
+        return not (self._stopping or self.is_ending) and self.failure is None
 
     # Changes
 
@@ -203,10 +206,12 @@ class Service:
     ) -> Future[Acknowledgement]:
         """Log a change; its future is done when the learner has applied it.
 
-        The change is safe as soon as this returns. A repeated `key` gives the first one's outcome.
+        The change is safe as soon as this returns. A `key` that the same caller repeats for the same
+        kind of change gives the first one's outcome.
         """
         with self._gate:
-            if key is not None and (earlier := self._keys.get(key)) is not None:
+            known = _full_key(kind, by, key)
+            if known is not None and (earlier := self._keys.get(known)) is not None:
                 return earlier
             if self._stopping:
                 raise Unavailable("the service is being stopped; try again later")
@@ -226,7 +231,7 @@ class Service:
                 raise Unavailable(f"the change was not taken: {error}") from error
             future: Future[Acknowledgement] = Future()
             future.set_running_or_notify_cancel()  # a client that hangs up does not cancel it
-            self._remember(key, future)
+            self._remember(known, future)
             self._queue.put(({"n": number, **record}, future))
         if kind not in ("observe", "label", "probe"):
             details = {name: value for name, value in payload.items() if name != "reason"}
@@ -523,6 +528,11 @@ class Service:
 
 
 _REMEMBERED = ("number", "ids", "predicted", "adapted", "waiting", "held", "mode")
+
+
+def _full_key(kind: str, by: str, key: str | None) -> str | None:
+    """A key of a caller: others may choose the same one for something else."""
+    return None if key is None else f"{kind} {by} {key}"
 
 
 def no_labels_yet(_: object) -> None:
