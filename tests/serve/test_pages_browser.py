@@ -164,7 +164,7 @@ def test_tabs_that_nobody_sees_leave_the_connections_to_others(shown: Shown) -> 
         tab.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     tab = context.new_page()
     tab.goto(f"{shown.url}/inbox", timeout=20_000)
-    tab.wait_for_selector("#keys button", timeout=20_000)
+    tab.wait_for_selector("#keys button", state="attached", timeout=20_000)
 
 
 def test_a_message_can_be_read_while_the_page_follows_the_service(shown: Shown) -> None:

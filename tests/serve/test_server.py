@@ -131,6 +131,7 @@ def test_a_network_of_ones_own_and_a_model_of_a_run(
     Learning(network="mlp").make(tmp_path / "c").close()
     other = Learning(network="cnn", settings={"label_budget": 9, "buffer_size": 500})
     with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         other.load(tmp_path / "c").close()
     notes = " ".join(str(each.message) for each in caught)
     assert "backbone='mlp', as it was made; 'cnn' is not used" in notes
