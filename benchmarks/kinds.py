@@ -79,7 +79,7 @@ def main() -> None:
     )
     parser.add_argument("--size", type=int, default=100, help="samples of a class on either side")
     parser.add_argument("--fraction", type=float, help="of a new mode, in place of 0.4 to 0.6")
-    parser.add_argument("--changes", default=",".join(CHANGES))
+    parser.add_argument("--changes", help="separated by commas; all that the source has")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=1e6, help="stop after so many")
     parser.add_argument("--auroc", action="store_true")
@@ -88,6 +88,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder for the results")
     arguments = parser.parse_args()
     source = source_named(arguments.source, arguments.cache)
+    if arguments.changes is None:
+        no_near = () if source.siblings else ("new class near",)
+        arguments.changes = ",".join(each for each in CHANGES if each not in no_near)
     fraction = arguments.fraction
     windows = source.windows(
         size=arguments.size,

@@ -257,7 +257,7 @@ def test_a_shared_scatter_is_the_sum_of_the_classes_own() -> None:
     assert own.pooled()[1] == shared.pooled()[1] == len(samples) - 4
     waiting = shared.nbytes() - 8 * (8 * 8 + 4 * 8)
     assert 0 <= waiting < 8 * 8 * 32, "fewer than 32 vectors wait to be summed"
-    assert own.nbytes() > 8 * (8 * 8 + 4 * 8)
+    assert own.nbytes() == 4 * 8 * (8 * 8 + 8), "each class its mean and its scatter"
 
 
 def test_reading_or_saving_a_shared_scatter_changes_no_digit_of_what_follows() -> None:
@@ -405,6 +405,14 @@ REFUSED = {
     "strangers, of a shared scatter": (
         lambda x: shared(x).remove(x.images[:5] + 1e3, x.labels[:5]),
         "expected samples to forget that were learned",
+    ),
+    "a class that never came": (
+        lambda x: learned(SLDA(), x).forget(label=77),
+        "class 77 is not among those that were learned",
+    ),
+    "no label": (
+        lambda x: learned(SLDA(), x).observe(replace(x, labels=x.labels - 1)),
+        "labels as whole numbers from 0 on",
     ),
     "fresh": (lambda x: AnalyticLearner(SLDA(), fresh_samples=0), "fresh_samples must be"),
 }

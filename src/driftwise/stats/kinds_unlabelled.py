@@ -120,15 +120,21 @@ def _unchanged_amounts(sides: Sides, left: Tensor) -> _Amounts:
 def _in_the_stream_s_mix(sides: Sides, left: Tensor) -> Tensor:
     """Reference samples whose groups have the stream's class mix, bool (reference samples,).
 
-    With other class frequencies a group holds more of another class's samples, and would differ.
+    With other class frequencies a group holds more of another class's samples, and would differ. Where
+    the mix is as before all samples stay: with fewer a change would be harder to find.
     """
-    grouped = (sides.groups >= 0).nonzero().squeeze(1)
-    classes, groups = sides.known.places[grouped], sides.groups[grouped]
+    alike = sides.groups >= 0
+    classes, groups = sides.known.places[alike], sides.groups[alike]
     now = sides.places[left & (sides.places >= 0)]
-    counts = torch.bincount(classes).tolist()
-    shares = shares_in_stream(classes, groups, now, usual=lambda place: counts[place])
-    alike = torch.zeros(len(sides.groups), dtype=torch.bool)
-    alike[grouped] = in_that_mix(classes, groups, shares)
+    num_groups = len(sides.known.classes)
+    counts = torch.bincount(now, minlength=num_groups).double()
+    before = torch.bincount(groups, minlength=num_groups).double() / max(1, len(groups))
+    error = multinomial(before) / max(1, len(groups))
+    if not other_mix_of_counts(counts, before, sides.level, error):
+        return alike
+    came = torch.bincount(classes).tolist()
+    shares = shares_in_stream(classes, groups, now, usual=lambda place: came[place])
+    alike[alike.clone()] = in_that_mix(classes, groups, shares)
     return alike
 
 
