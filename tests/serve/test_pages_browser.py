@@ -167,11 +167,13 @@ def test_tabs_that_nobody_sees_leave_the_connections_to_others(shown: Shown) -> 
     tab.wait_for_selector("#keys button", state="attached", timeout=20_000)
 
 
-def test_a_message_can_be_read_while_the_page_follows_the_service(shown: Shown) -> None:
+def test_a_message_can_be_read_while_the_page_follows_the_service(
+    shown: Shown, tmp_path: Path
+) -> None:
     visit = shown.open("/inbox")
     shown.demo.start(shown.service)
-    file = {"name": "answers.csv", "mimeType": "text/csv", "buffer": b"id,label\n0,3\n"}
-    visit.page.locator("#import").set_input_files(files=[file])  # type: ignore[list-item]
+    (tmp_path / "answers.csv").write_text("id,label\n0,3\n")
+    visit.page.locator("#import").set_input_files(tmp_path / "answers.csv")
     sync_api.expect(visit.page.locator("#complaint")).to_have_text("1 labels imported.")
     visit.page.wait_for_timeout(2500)
     sync_api.expect(visit.page.locator("#complaint")).to_be_visible()

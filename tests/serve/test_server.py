@@ -244,7 +244,7 @@ def test_a_client_sends_whole_numbers_as_ids_and_labels(odd: Any) -> None:
     with pytest.raises(UserError, match="an id is a whole number"):
         client.label([odd], [0])
     with pytest.raises(RunFailure, match="no answer"):
-        client.label(np.array([0.0]), [np.int64(2)])
+        client.label(np.array([0.0]), np.array([2]))
 
 
 def test_the_client_does_not_load_torch() -> None:
