@@ -17,6 +17,7 @@ import pytest
 from serve_tools import batch, open_service
 
 from driftwise.errors import UserError
+from driftwise.serve import alerts
 from driftwise.serve.alerts import (
     MAX_WAITING,
     RETRY_SECONDS,
@@ -142,46 +143,26 @@ def test_a_command_gets_json_on_its_input(tmp_path: Path) -> None:
 
 class Mail(socketserver.StreamRequestHandler):
     lines: list[str]
-    extension = ""
+    extensions = b""
 
     def handle(self) -> None:
         self.wfile.write(b"220 ready\r\n")
         while line := self.rfile.readline().decode().strip():
             self.lines.append(line)
             word = line[:4].upper()
+            if word == "EHLO" and self.extensions:
+                self.wfile.write(b"250-hello\r\n250 " + self.extensions + b"\r\n")
+                continue
+            if word == "STAR":
+                self.wfile.write(b"454 not now\r\n")
+                continue
             if word == "DATA":
                 self.wfile.write(b"354 go on\r\n")
                 while (text := self.rfile.readline()) != b".\r\n":
                     self.lines.append(text.decode().strip())
-            if word == "EHLO":
-                self.wfile.write(b"250-here\r\n")
-            answer = {"QUIT": "221 bye", "EHLO": f"250 {self.extension}", "STAR": "454 not now"}
-            self.wfile.write(f"{answer.get(word, '250 ok')}\r\n".encode())
+            self.wfile.write(b"221 bye\r\n" if word == "QUIT" else b"250 ok\r\n")
             if word == "QUIT":
                 return
-
-
-def mail_to_a_server(extension: str) -> None:
-    Mail.lines, Mail.extension = [], extension
-    with socketserver.TCPServer(("127.0.0.1", 0), Mail) as server:
-        thread = threading.Thread(target=server.handle_request)
-        thread.start()
-        try:
-            Target(
-                to="email",
-                server=f"127.0.0.1:{server.server_address[1]}",
-                sender="learner@example.org",
-                recipients=("anna@example.org", "eva@example.org"),
-            ).send(ALERT)
-        finally:
-            thread.join()
-
-
-def test_an_email_goes_encrypted_where_the_server_can_do_it_or_not_at_all() -> None:
-    with pytest.raises(smtplib.SMTPException):
-        mail_to_a_server("STARTTLS")
-    assert [line[:4].upper() for line in Mail.lines][:2] == ["EHLO", "STAR"]
-    assert "example.org" not in " ".join(Mail.lines[1:])
 
 
 def test_a_target_that_cannot_be_reached_does_not_hold_up_the_others(
@@ -204,7 +185,17 @@ def test_a_target_that_cannot_be_reached_does_not_hold_up_the_others(
 
 
 def test_an_email_is_handed_to_the_server() -> None:
-    mail_to_a_server("SIZE")
+    Mail.lines = []
+    with socketserver.TCPServer(("127.0.0.1", 0), Mail) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        Target(
+            to="email",
+            server=f"127.0.0.1:{server.server_address[1]}",
+            sender="learner@example.org",
+            recipients=("anna@example.org", "eva@example.org"),
+        ).send(ALERT)
+        thread.join()
     assert "Subject: driftwise: classes 3 have drifted" in Mail.lines
     assert "rcpt TO:<eva@example.org>" in Mail.lines
 
@@ -242,3 +233,29 @@ def test_refusals(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "alerts.yaml").write_text(text)
     with pytest.raises(UserError, match=message):
         read_alerts(tmp_path / "alerts.yaml")
+
+
+@pytest.mark.parametrize("extensions", [b"AUTH PLAIN", b"STARTTLS"])
+def test_a_password_is_sent_over_an_encrypted_connection_only(
+    extensions: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Mail.lines = []
+    monkeypatch.setattr(Mail, "extensions", extensions)
+    monkeypatch.setattr(alerts, "is_loopback", lambda _: False)
+    monkeypatch.setenv("DRIFTWISE_SMTP_PASSWORD", "secret")
+    with socketserver.TCPServer(("127.0.0.1", 0), Mail) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        target = Target(
+            to="email",
+            server=f"127.0.0.1:{server.server_address[1]}",
+            sender="learner@example.org",
+            recipients=("anna@example.org",),
+            user="learner",
+        )
+        with pytest.raises((UserError, smtplib.SMTPException)):
+            target.send(ALERT)
+        thread.join()
+    assert any(line.startswith("ehlo") for line in Mail.lines)
+    assert not any(line.upper().startswith("AUTH") for line in Mail.lines)
+    assert ("STARTTLS" in Mail.lines) == (extensions == b"STARTTLS")

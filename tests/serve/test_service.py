@@ -17,6 +17,7 @@ from driftwise.errors import RunFailure, UserError
 from driftwise.live.engine import BatchOutcome, LiveEngine
 from driftwise.serve import audit, history
 from driftwise.serve.audit import AuditLog
+from driftwise.serve.request_log import RequestLog
 from driftwise.serve.service import Conflict, Overloaded, Service, Unavailable
 from driftwise.serve.settings import ServeSettings
 
@@ -127,14 +128,6 @@ def test_a_repeated_key_has_no_effect_also_after_a_restart(tmp_path: Path) -> No
     with open_service(tmp_path) as again:
         assert again.observe(x, y, key="a").result(SECONDS)["ids"] == first["ids"]
         assert again.live.num_samples == 10
-
-
-def test_a_key_is_that_of_a_caller_for_one_kind_of_change(tmp_path: Path) -> None:
-    x, y = batch(0)
-    with open_service(tmp_path) as service:
-        service.observe(x, y, key="1", by="anna").result(SECONDS)
-        assert service.observe(x, y, key="1", by="eva").result(SECONDS)["ids"][0] == 10
-        assert service.submit("save", key="1", by="anna").result(SECONDS)["saved"]
 
 
 def test_if_the_log_cannot_be_written_a_change_is_refused_and_not_applied(
@@ -456,3 +449,85 @@ def test_a_probe_is_scored_and_not_learned(tmp_path: Path) -> None:
         found = service.probe(x, y).result(SECONDS)
         assert found["correct"] == (service.live.predict(x) == y).sum()
         assert same(state_of(service)["parts"], before)
+
+
+def test_the_key_of_another_change_is_refused_and_nothing_is_lost(tmp_path: Path) -> None:
+    with open_service(tmp_path) as service:
+        service.observe(*batch(0), key="1").result(SECONDS)
+        with pytest.raises(Conflict, match="key '1' was that of another change"):
+            service.observe(*batch(1), key="1")
+    with open_service(tmp_path) as again:
+        with pytest.raises(Conflict, match="choose new ones"):
+            again.submit("pause", key="1")
+        assert again.live.num_samples == 10
+
+
+def test_what_could_not_be_done_for_the_moment_is_done_with_the_same_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_service(tmp_path) as service:
+        feed(service, 0, 1)
+
+        def fail() -> None:
+            raise RunFailure("no space left")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(service.live, "save", fail)
+            with pytest.raises(Unavailable, match="no space left"):
+                service.submit("save", key="a").result(SECONDS)
+        assert service.submit("save", key="a").result(SECONDS)["saved"]
+
+
+def test_whatever_breaks_a_save_by_time_learning_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_service(tmp_path, save_seconds=1e-3) as service:
+
+        def fail(*_: object) -> None:
+            raise RuntimeError("nobody has foreseen this")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(service.snapshots, "is_due", fail)
+            feed(service, 0, 3)
+        assert service.ready
+        assert service.live.num_samples == 30
+        feed(service, 3, 4)
+
+
+def test_samples_that_wait_have_a_limit_of_bytes(tmp_path: Path) -> None:
+    with open_service(tmp_path, max_waiting_bytes=1000) as service:
+        feed(service, 0, 1)
+        blocked, entered = threading.Event(), threading.Event()
+
+        def wait(_: object) -> None:
+            entered.set()
+            blocked.wait(SECONDS)
+
+        service.live.on("observed", wait)
+        futures = [service.observe(*batch(1))]
+        entered.wait(SECONDS)
+        futures.append(service.observe(*batch(2)))  # one may wait, however large
+        with pytest.raises(Overloaded):
+            service.observe(*batch(3))
+        futures.append(service.label([0], [1]))
+        blocked.set()
+        for each in futures:
+            each.result(SECONDS)
+        feed(service, 3, 4)
+
+
+def test_folders_that_are_not_of_a_service_are_refused(tmp_path: Path) -> None:
+    with open_service(tmp_path / "a") as service:
+        feed(service, 0, 1)
+        later = crashed_copy(service, tmp_path / "later")
+    with pytest.raises(UserError, match="holds a run or a live learner"):
+        open_service(tmp_path / "a" / "learner")
+    (tmp_path / "a" / "log" / "app.jsonl").touch()
+    with pytest.raises(UserError, match=r"app\.jsonl is no part of a log"):
+        open_service(tmp_path / "a")
+    # A later version may know other changes: none that was acknowledged is left out.
+    log = RequestLog(later / "log", max_bytes=10**6)
+    log.append({"kind": "merge", "time": "", "by": "eva", "key": None})
+    with open_service(later) as old:
+        assert not old.ready
+        assert any("of another version of driftwise" in each for each in old.notes)

@@ -118,12 +118,12 @@ class Target:
         message.set_content(f"{alert.text}\n\n{alert.time}\n")
         host, _, port = (self.server or "").partition(":")
         with smtplib.SMTP(host, int(port or 25), timeout=SEND_SECONDS) as server:
-            server.ehlo()  # before it, no extension is known
+            server.ehlo()
             if encrypted := server.has_extn("starttls"):
                 server.starttls(context=ssl.create_default_context())
             if self.user is not None:
                 if not encrypted and not is_loopback(host):
-                    raise UserError(f"{host} offers no STARTTLS: the password is not sent")
+                    raise UserError(f"{host} offers no encryption; no password is sent to it")
                 server.login(self.user, os.environ.get("DRIFTWISE_SMTP_PASSWORD", ""))
             server.send_message(message)
 
@@ -200,7 +200,9 @@ class Alerts:
         """Look at the service once, and queue what is due."""
         for alert in self._due():
             key, now = (alert.kind, alert.classes), self._clock()
-            if now - self._sent_at.get(key, float("-inf")) < self._settings.quiet_seconds:
+            quiet = self._settings.quiet_seconds
+            self._sent_at = {old: at for old, at in self._sent_at.items() if now - at < quiet}
+            if key in self._sent_at:
                 continue
             self._sent_at[key] = now
             for target, waiting in self._queues:

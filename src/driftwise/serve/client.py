@@ -215,6 +215,11 @@ class Client:
         """Samples that wait for labels, the most valuable first."""
         return [_read(LabelRequest, each) for each in self._get("/v1/requests")["requests"]]
 
+    def answers(self) -> list[dict[str, Any]]:
+        """The last labels of people, oldest first: id, label, by, time, corrects."""
+        found: list[dict[str, Any]] = self._get("/v1/answers")["answers"]
+        return found
+
     # Status
 
     def status(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ MAX_BUCKETS = 240
 """of a curve; beyond that two neighbours become one"""
 FIRST_BUCKET = 20
 """samples of a bucket at first"""
-MAX_EVENTS, MAX_VERDICTS = 500, 500
+MAX_EVENTS, MAX_VERDICTS, MAX_ANSWERS = 500, 500, 10_000
 OF_KIND = ("class", "kind", "kind_evidence", "action")
 """of each verdict in an event; the rest of it stands among the verdicts"""
 MAX_EXAMPLE_BYTES = 8 * 2**20
@@ -192,6 +192,8 @@ class History:
         self.probes: deque[dict[str, Any]] = deque(maxlen=MAX_BUCKETS)
         self.verdicts: deque[dict[str, Any]] = deque(maxlen=MAX_VERDICTS)
         self.events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
+        self.answers: deque[dict[str, Any]] = deque(maxlen=MAX_ANSWERS)
+        """labels of people: id, label (None: nobody knows), by, time, corrects"""
         self.examples: dict[int, Examples] = {}
         """by number of the verdict"""
         self.texts: dict[int, str] = {}
@@ -240,6 +242,15 @@ class History:
         self.texts, self._most_texts = self._cut(self.texts, self._most_texts)
         for verdict in seen.verdicts:
             self._add_verdict(verdict, seen)
+
+    def add_answers(
+        self, by: str, ids: Collection[int], labels: Collection[int | None], *, corrects: bool
+    ) -> None:
+        """Record labels of people."""
+        with self.lock:
+            for number, label in zip(ids, labels, strict=True):
+                answer = {"id": number, "label": label, "by": by, "time": self.time}
+                self.answers.append({**answer, "corrects": corrects})
 
     def _cut(self, by_id: dict[int, V], most: int) -> tuple[dict[int, V], int]:
         """The newest, and those of samples that may be shown again; and when to cut next."""
@@ -340,6 +351,7 @@ class History:
             "probes": list(self.probes),
             "verdicts": [dict(each) for each in self.verdicts],
             "events": [dict(each) for each in self.events],
+            "answers": [dict(each) for each in self.answers],
             "examples": {
                 number: [
                     torch.from_numpy(each.before),
@@ -363,10 +375,10 @@ class History:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` gave."""
         self.series.load_state_dict(state["series"])
-        for name in ("probes", "verdicts", "events"):
+        for name in ("probes", "verdicts", "events", "answers"):
             kept = getattr(self, name)
             kept.clear()
-            kept.extend(dict(each) for each in state[name])
+            kept.extend(dict(each) for each in state.get(name, ()))  # older states have no answers
         self.examples = {
             number: Examples(_array(before), _array(after), texts[0] if texts else None)
             for number, (before, after, *texts) in state["examples"].items()
