@@ -9,7 +9,8 @@ floats. Ratios are medians of the turns' own ratios, by wall time (a process tha
 uses no processor time) and by processor time (for a machine that does other things, too).
 
 `buffer` is the fraction of our step that is spent in `offer` and `sample`, messages included: of its wall
-time, in which a process also waits there for one that is behind, and of its processor time.
+time, in which a process also waits there for one that is behind, and of its processor time; medians
+of the turns, too.
 `scaling` is samples a second over 1, 2 and 4 processes of one thread each; beyond the number of cores
 it can only fall. `--save` puts the cases into results/distributed.json; `--figure` draws what is there.
 """
@@ -31,7 +32,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from ratios import around_the_median, machine_seconds, processor, processor_seconds
+from ratios import around_the_median, moment, processor, used_by_others
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
@@ -124,11 +125,13 @@ def work(case: str, layout: str, turns: int) -> dict[str, Any] | None:
     pairs = list(zip(seconds["ours"], seconds["ddp"], strict=True))
     wall = around_the_median([mine[0] / theirs[0] - 1 for mine, theirs in pairs])
     cpu = around_the_median([mine[1] / theirs[1] - 1 for mine, theirs in pairs])
+    part = around_the_median([mine[2] / mine[0] for mine, _ in pairs])
+    part_cpu = around_the_median([mine[3] / mine[1] for mine, _ in pairs])
     return {
         "slower_wall": [round(each, 4) for each in wall],
         "slower_processor": [round(each, 4) for each in cpu],
-        "buffer": round(statistics.median(mine[2] / mine[0] for mine, _ in pairs), 4),
-        "buffer_processor": round(statistics.median(mine[3] / mine[1] for mine, _ in pairs), 4),
+        "buffer": [round(each, 4) for each in part],
+        "buffer_processor": [round(each, 4) for each in part_cpu],
         "samples_per_processor_second": round(
             per_process / statistics.median(mine[1] for mine, _ in pairs), 1
         ),
@@ -179,17 +182,13 @@ def measure(case: str, processes: int, layout: str, turns: int) -> dict[str, Any
         )
         for rank in range(processes)
     ]
-    begin, before, own = time.perf_counter(), machine_seconds(), processor_seconds()
+    since = moment()
     answers = [process.communicate()[0] for process in started]
-    after, seconds = machine_seconds(), time.perf_counter() - begin
+    others = used_by_others(since)
     if any(process.returncode for process in started):
         sys.exit(f"{case} failed in {processes} processes")
     found: dict[str, Any] = {"case": case, "processes": processes, "layout": layout, "turns": turns}
-    if before is not None and after is not None:
-        others = after - before - (processor_seconds() - own)
-        found["others"] = round(max(0.0, others) / seconds / (os.cpu_count() or 1), 3)
-    found |= json.loads(answers[0])
-    return found
+    return found | {"others": others} | json.loads(answers[0])
 
 
 def draw() -> None:
@@ -218,6 +217,16 @@ def draw() -> None:
     figure.savefig(FIGURE, dpi=150)
 
 
+def save(found: dict[str, Any]) -> None:
+    """In the place of an earlier finding of the same case."""
+    kept = json.loads(SAVED.read_text())["findings"] if SAVED.exists() else []
+    key = operator.itemgetter("case", "processes", "layout")
+    everything = {key(each): each for each in (*kept, found)}
+    about = {"processor": processor(), "torch": torch.__version__}
+    saved = {"about": about, "findings": list(everything.values())}
+    SAVED.write_text(json.dumps(saved, indent=1) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--turns", type=int, default=12)
@@ -243,27 +252,20 @@ def main() -> None:
     ]
     if "scaling" in options.only:
         points += [("resnet", 1, "sharded"), ("resnet", 4, "sharded")]
-    findings = []
     for case, processes, layout in points:
         found = measure(case, processes, layout, options.turns)
-        findings.append(found)
-        low, middle, high = sorted(found["slower_wall"])
+        if options.save:
+            save(found)
+        low, middle, high = found["slower_wall"]
         print(
             f"{case:7} {processes} processes, {layout:10}: {100 * middle:+.1f} % "
             f"({100 * low:+.1f} to {100 * high:+.1f}) wall, "
-            f"{100 * sorted(found['slower_processor'])[1]:+.1f} % processor time against DDP, "
-            f"buffer {100 * found['buffer']:.1f} % of wall and "
-            f"{100 * found['buffer_processor']:.1f} % of processor time, "
+            f"{100 * found['slower_processor'][1]:+.1f} % processor time against DDP, "
+            f"buffer {100 * found['buffer'][1]:.1f} % of wall and "
+            f"{100 * found['buffer_processor'][1]:.1f} % of processor time, "
             f"{found['samples_per_second']} samples/s",
             flush=True,
         )
-    if options.save:
-        kept = json.loads(SAVED.read_text())["findings"] if SAVED.exists() else []
-        key = operator.itemgetter("case", "processes", "layout")
-        everything = {key(each): each for each in (*kept, *findings)}
-        about = {"processor": processor(), "torch": torch.__version__}
-        saved = {"about": about, "findings": list(everything.values())}
-        SAVED.write_text(json.dumps(saved, indent=1) + "\n")
 
 
 if __name__ == "__main__":

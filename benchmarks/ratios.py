@@ -258,6 +258,20 @@ def machine_seconds() -> float | None:
     return float(user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
 
 
+def moment() -> tuple[float, float | None, float]:
+    """Where `used_by_others` begins to look."""
+    return time.perf_counter(), machine_seconds(), processor_seconds()
+
+
+def used_by_others(since: tuple[float, float | None, float]) -> float | None:
+    """The part of all cores that other programs have used since; None where nobody says."""
+    (wall, before, own), (end, after, mine) = since, moment()
+    if before is None or after is None:
+        return None
+    others = max(0.0, (after - before) - (mine - own))
+    return round(others / (end - wall) / (os.cpu_count() or 1), 3)
+
+
 def processor() -> str:
     """The processor's name, as far as it is known."""
     about = Path("/proc/cpuinfo")

@@ -69,9 +69,11 @@ def test_several_processes_have_the_buffer_the_draws_and_the_weights_of_one(tmp_
     ]
 
 
-def test_on_a_device_messages_buffers_and_steps_lie_there_and_have_the_same_numbers() -> None:
+def test_on_a_device_messages_buffers_and_steps_lie_there_and_have_the_same_numbers(
+    tmp_path: Path,
+) -> None:
     """With real messages, on a device that only pretends to be one; the way is that of NCCL."""
-    work = group_of(2, str(WORK.with_name("device_work.py")))
+    work = group_of(2, str(WORK.with_name("device_work.py")), str(tmp_path))
     done = outputs_of(work)
     assert [process.returncode for process in work] == [0] * 2, done
     assert [out.strip() for out, _ in done] == [f"rank {rank} of 2 on fake:0" for rank in (0, 1)]

@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from driftwise.devices import ASYNCHRONOUS
 from driftwise.errors import RunFailure, UserError
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def _found(store: Store, key: str) -> str:
 def _take_accelerator() -> str:
     """Take the GPU of this process's number, where there are GPUs; the backend for messages."""
     kind = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    backend = _BACKENDS.get("cpu" if kind is None else kind.type)
+    backend = ASYNCHRONOUS.get("cpu" if kind is None else kind.type)
     if kind is None or backend is None:
         return "gloo"
     place, there = int(os.environ.get("LOCAL_RANK", "0")), torch.accelerator.device_count()
@@ -102,10 +103,6 @@ def _take_accelerator() -> str:
         )
     torch.accelerator.set_device_index(place)
     return backend
-
-
-_BACKENDS = {"cuda": "nccl", "xpu": "xccl"}
-"""what sends messages between devices of a kind; gloo for all others"""
 
 
 def restarted() -> bool:
@@ -143,7 +140,7 @@ class Group:
         self.size = dist.get_world_size(group) if together else 1
         """how many processes there are"""
         self._device = torch.device("cpu")
-        if self.size > 1 and dist.get_backend(group) in _BACKENDS.values():
+        if self.size > 1 and dist.get_backend(group) in ASYNCHRONOUS.values():
             accelerator = torch.accelerator.current_accelerator() or self._device
             index = torch.accelerator.current_device_index()
             self._device = torch.device(accelerator.type, index)
