@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -219,3 +220,30 @@ def test_processes_with_other_settings_are_refused_in_all_of_them(tmp_path: Path
     assert all(
         "same settings in all 2 processes; rank 1 has seed 1, rank 0 0:" in text for text in done
     ), done
+
+
+@pytest.mark.parametrize(
+    ("words", "names", "message"),
+    [
+        (["run"], {}, "it cannot find the others .*MASTER_ADDR expected"),
+        (["run"], {"RANK": "first"}, "it cannot find the others .*'first'"),
+        (["compare"], {}, "compare works in one process, and this is one of 2: .*without torchrun"),
+    ],
+)
+def test_what_cannot_work_in_several_processes_is_said_in_one_line(
+    words: list[str],
+    names: dict[str, str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_PORT": "1", **names}.items():
+        monkeypatch.setenv(name, value)
+    if "RANK" in names:
+        monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    assert command([*words, "--out", str(tmp_path / "run")]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert re.search(message, line), line
+    assert not (tmp_path / "run").exists()

@@ -39,15 +39,20 @@ def joined() -> Iterator[Group]:
     ...     print(group.rank, group.size)
     0 1
     """
-    started = int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
-    if not started or not dist.is_available() or dist.is_initialized():
+    if started_together() == 1 or not dist.is_available() or dist.is_initialized():
         yield Group()
         return
     from torch.distributed.rendezvous import rendezvous  # not in every build of torch
 
     backend = _take_accelerator()
     with _with_peers():
-        store, rank, size = next(rendezvous("env://", timeout=PATIENCE))
+        try:
+            store, rank, size = next(rendezvous("env://", timeout=PATIENCE))
+        except ValueError as error:
+            raise UserError(
+                "RANK and WORLD_SIZE say that this is one of several processes, and it cannot find the "
+                f"others ({error}): start them with torchrun, or unset both"
+            ) from error
         store.set_timeout(PATIENCE)
         place = dist.PrefixStore(_attempt(store, rank, size), store)  # type: ignore[attr-defined]
         dist.init_process_group(backend, store=place, rank=rank, world_size=size, timeout=PATIENCE)
@@ -103,6 +108,12 @@ def _take_accelerator() -> str:
         )
     torch.accelerator.set_device_index(place)
     return backend
+
+
+def started_together() -> int:
+    """How many processes torchrun has started, this one among them; 1 without it."""
+    size = os.environ.get("WORLD_SIZE", "1")
+    return int(size) if size.isdecimal() and "RANK" in os.environ else 1
 
 
 def restarted() -> bool:
