@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
 T = TypeVar("T")
+_COUNT, _AT_ONCE = 8, 1024
+"""bytes of a number, and how many bytes of values are sent with it; a second message has the rest"""
 PATIENCE = datetime.timedelta(minutes=5)
 """how long a process waits for the others; one that ends is noticed at once"""
 
@@ -186,14 +188,25 @@ class Group:
             return self._gather(values)
 
     def _gather(self, values: Tensor) -> Tensor:
-        counts = self._counts(len(values))
-        most = max(counts)
-        padded = torch.zeros(most, _bytes_of(values), dtype=torch.uint8, device=self._device)
-        padded[: len(values)] = as_bytes(values).to(self._device)
-        parts = [torch.empty_like(padded) for _ in counts]
-        dist.all_gather(parts, padded, group=self._group)
-        came = torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
-        return _as_values(came.cpu(), values)
+        flat = as_bytes(values).reshape(-1).to(self._device)
+        own = torch.tensor([len(values)]).view(torch.uint8).to(self._device)
+        first = self._from_each(torch.cat([own, flat[:_AT_ONCE]]), _COUNT + _AT_ONCE).cpu()
+        counts = first[:, :_COUNT].contiguous().view(torch.int64).flatten().tolist()
+        width = _bytes_of(values)
+        rest = max(0, max(counts) * width - _AT_ONCE)  # as all processes know
+        second = self._from_each(flat[_AT_ONCE:], rest).cpu() if rest else first[:, :0]
+        parts = []
+        for count, begin, end in zip(counts, first[:, _COUNT:], second, strict=True):
+            parts += [begin[: count * width], end[: max(0, count * width - _AT_ONCE)]]
+        return _as_values(torch.cat(parts).reshape(sum(counts), width), values)
+
+    def _from_each(self, values: Tensor, length: int) -> Tensor:
+        """Up to `length` bytes of each process, (processes, length), with zeros behind them."""
+        padded = torch.zeros(length, dtype=torch.uint8, device=self._device)
+        padded[: len(values)] = values
+        everybody = padded.new_empty(self.size, length)
+        dist.all_gather([*everybody], padded, group=self._group)
+        return everybody
 
     def gather_columns(self, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """`gather` for several values of each sample, in one message."""
@@ -279,11 +292,6 @@ class Group:
         if text:
             raise UserError(f"rank 0: {text}")
         return work() if done is None else done[0]
-
-    def _counts(self, count: int) -> list[int]:
-        counts = [torch.zeros(1, dtype=torch.int64, device=self._device) for _ in range(self.size)]
-        dist.all_gather(counts, torch.tensor([count]).to(self._device), group=self._group)
-        return [int(each) for each in counts]
 
 
 def digest_of(tensors: Iterable[Tensor]) -> str:
