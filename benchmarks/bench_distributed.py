@@ -5,7 +5,8 @@
 Both sides train the same network with the same SGD, in the same processes, and take turns. Of a step
 each process forwards the same number of samples on both sides: ours half from the stream and half
 drawn from the buffer of all processes, DDP all from a batch in memory. Both sides convert bytes to
-floats. Ratios are medians of the turns' own ratios, by wall time (a process that waits for another
+floats. Ratios are medians of the turns' own ratios, without turns in which other programs used more
+than a tenth of the machine (unless there are few others), by wall time (a process that waits for another
 uses no processor time) and by processor time (for a machine that does other things, too).
 
 `buffer` is the fraction of our step that is spent in `offer` and `sample`, messages included: of its wall
@@ -32,7 +33,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from ratios import around_the_median, moment, processor, used_by_others
+from ratios import around_the_median, calm, machine_seconds, processor
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
@@ -119,15 +120,19 @@ def work(case: str, layout: str, turns: int) -> dict[str, Any] | None:
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
 
-        seconds = take_turns({"ours": ours, "ddp": ddp}, group, turns, steps, clock)
+        taken = take_turns({"ours": ours, "ddp": ddp}, group, turns, steps, clock)
     if group.rank:
         return None
-    pairs = list(zip(seconds["ours"], seconds["ddp"], strict=True))
+    used = calm(taken, at_least=turns // 2 + 1)
+    pairs = [(turn["ours"], turn["ddp"]) for turn in used]
     wall = around_the_median([mine[0] / theirs[0] - 1 for mine, theirs in pairs])
     cpu = around_the_median([mine[1] / theirs[1] - 1 for mine, theirs in pairs])
     part = around_the_median([mine[2] / mine[0] for mine, _ in pairs])
     part_cpu = around_the_median([mine[3] / mine[1] for mine, _ in pairs])
     return {
+        "turns": len(used),
+        "left_out": len(taken) - len(used),
+        "others": round(statistics.mean(turn["others"] for turn in used), 3),
         "slower_wall": [round(each, 4) for each in wall],
         "slower_processor": [round(each, 4) for each in cpu],
         "buffer": [round(each, 4) for each in part],
@@ -143,15 +148,21 @@ def work(case: str, layout: str, turns: int) -> dict[str, Any] | None:
 
 def take_turns(
     sides: dict[str, Callable[[int], None]], group: Group, turns: int, steps: int, clock: Clock
-) -> dict[str, list[tuple[float, ...]]]:
-    """Of a step, by side and turn: wall and processor seconds, and both in the buffer."""
+) -> list[dict[str, Any]]:
+    """Of a step, by turn and side: wall and processor seconds, and both in the buffer.
+
+    `others`: which part of all cores other programs used. So many turns in which they used little are
+    waited for, up to four times as many turns in all.
+    """
 
     def now() -> tuple[float, ...]:
         return time.perf_counter(), time.process_time(), clock.seconds, clock.processor
 
-    taken: dict[str, list[tuple[float, ...]]] = {name: [] for name in sides}
-    for turn in range(-1, turns):
+    taken: list[dict[str, Any]] = []
+    for turn in range(-1, 4 * turns):
         order = list(sides) if turn % 2 else list(reversed(sides))
+        found: dict[str, Any] = {}
+        start = machine_seconds() or 0.0, time.perf_counter(), time.process_time()
         for name in order:
             if group.size > 1:
                 dist.barrier()
@@ -159,10 +170,17 @@ def take_turns(
             for number in range(steps):
                 sides[name](number)
             after = now()
-            if turn >= 0:  # the first one warms up
-                taken[name].append(
-                    tuple((b - a) / steps for a, b in zip(before, after, strict=True))
-                )
+            found[name] = tuple((b - a) / steps for a, b in zip(before, after, strict=True))
+        end = machine_seconds() or 0.0, time.perf_counter(), time.process_time()
+        spent = torch.tensor([[b - a for a, b in zip(start, end, strict=True)]])
+        everybody = group.gather(spent.double())
+        machine, wall = everybody[0, :2].tolist()
+        own = float(everybody[:, 2].sum())
+        found["others"] = max(0.0, machine - own) / wall / (os.cpu_count() or 1)
+        if turn >= 0:  # the first one warms up
+            taken.append(found)
+        if len(calm(taken)) == turns:
+            break
     return taken
 
 
@@ -182,13 +200,11 @@ def measure(case: str, processes: int, layout: str, turns: int) -> dict[str, Any
         )
         for rank in range(processes)
     ]
-    since = moment()
     answers = [process.communicate()[0] for process in started]
-    others = used_by_others(since)
     if any(process.returncode for process in started):
         sys.exit(f"{case} failed in {processes} processes")
-    found: dict[str, Any] = {"case": case, "processes": processes, "layout": layout, "turns": turns}
-    return found | {"others": others} | json.loads(answers[0])
+    found: dict[str, Any] = {"case": case, "processes": processes, "layout": layout}
+    return found | json.loads(answers[0])
 
 
 def draw() -> None:

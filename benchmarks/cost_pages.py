@@ -22,13 +22,17 @@ def spread(values: list[float]) -> str:
     return f"{middle:+.1f} % ({low:+.1f} to {high:+.1f})"
 
 
-def part(values: list[float]) -> str:
-    """The same, of a part."""
+def part(values: list[float] | float) -> str:
+    """The same, of a part; earlier findings have no interval."""
+    if isinstance(values, float):
+        return f"{100 * values:.1f} %"
     return spread(values).replace("+", "")
 
 
-def verdict(values: list[float], goal: float) -> str:
+def verdict(values: list[float] | float, goal: float) -> str:
     """Whether a goal of at most so many percent was reached, as far as the interval shows."""
+    if isinstance(values, float):
+        return "reached by the median" if 100 * values <= goal else "missed by the median"
     low, middle, high = (100 * each for each in values)
     if high <= goal:
         return "reached"
