@@ -34,8 +34,6 @@ from driftwise.streams.changes import CHANGES, Window, Windows, kind_of
 
 LABELS = ("given", "anonymous", "predicted", "none")
 """labels with the names of annotators, labels without, a classifier's predictions, nothing"""
-QUIET_TIMES = 3
-"""quiet windows and windows of another mix, for one of each other change: rates to be small"""
 
 
 def judged(window: Window, labels: str, unit_length: bool) -> Findings:
@@ -76,9 +74,12 @@ def main() -> None:
     parser.add_argument("--source", choices=SOURCES, default="development")
     parser.add_argument("--labels", choices=LABELS, default="given")
     parser.add_argument("--windows", type=int, default=10, help="of each change")
+    parser.add_argument(
+        "--quiet-times", type=int, default=3, help="as many of no change and of another mix"
+    )
     parser.add_argument("--size", type=int, default=100, help="samples of a class on either side")
     parser.add_argument("--fraction", type=float, help="of a new mode, in place of 0.4 to 0.6")
-    parser.add_argument("--changes", default=",".join(CHANGES))
+    parser.add_argument("--changes", help="separated by commas; all that the source has")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=1e6, help="stop after so many")
     parser.add_argument("--auroc", action="store_true")
@@ -87,6 +88,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder for the results")
     arguments = parser.parse_args()
     source = source_named(arguments.source, arguments.cache)
+    if arguments.changes is None:
+        no_near = () if source.siblings else ("new class near",)
+        arguments.changes = ",".join(each for each in CHANGES if each not in no_near)
     fraction = arguments.fraction
     windows = source.windows(
         size=arguments.size,
@@ -136,7 +140,7 @@ def confusion(windows: Windows, unit_length: bool, arguments: argparse.Namespace
         # Without labels a careless annotator changes nothing.
         if change == "careless annotator" and arguments.labels in ("predicted", "none"):
             continue
-        often = QUIET_TIMES if change in ("none", "mix") else 1
+        often = arguments.quiet_times if change in ("none", "mix") else 1
         jobs += [(number / often, change, number) for number in range(often * arguments.windows)]
     seconds = []
     # In turns, so that a run that is stopped has some windows of every change.

@@ -9,6 +9,9 @@ PACS: sketches of four animals are known; photos, paintings and cartoons are the
 classes (all far) are sketches of two other kinds, and other kinds in another domain. Gas sensors, vectors:
 three gases as the sensors read them in one period are known, two earlier periods are other concepts, and
 two other gases new classes. No threshold was chosen on either.
+
+Outdoor objects, vectors to develop on: a class is five objects, in the light of the first three quarters of
+the time; the last quarter is another concept, ten other objects are new classes.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from driftwise.streams.faults import break_sensor
 from driftwise.streams.transforms import apply
 
 HALVES = ("development", "reported")
-SOURCES = (*HALVES, "pacs", "gas-sensor")
+SOURCES = (*HALVES, "pacs", "gas-sensor", "outdoor")
 CONCEPTS = {
     "noise": ("gaussian-noise", 2),
     "blur": ("defocus-blur", 5),
@@ -109,7 +112,9 @@ def source_named(name: str, cache: Path | None) -> Half:
     """Where windows come from."""
     if name == "pacs":
         return pacs(cache)
-    return gas_sensors() if name == "gas-sensor" else cifar_half(name, cache)
+    if name in ("gas-sensor", "outdoor"):
+        return gas_sensors() if name == "gas-sensor" else outdoor()
+    return cifar_half(name, cache)
 
 
 def pacs(cache: Path | None) -> Half:
@@ -193,5 +198,26 @@ def gas_sensors() -> Half:
         strangers=[3, 4],
         concepts=("period 2", "period 3"),
         archived=30,
+        unit_length=False,
+    )
+
+
+def outdoor() -> Half:
+    """Six classes of five objects each; ten others."""
+    data = load("outdoor")
+    values = (data.images - data.images.mean(axis=0)) / (data.images.std(axis=0) + 1e-6)
+    draw = np.random.default_rng(0)
+    early, late = {}, {}
+    for c in range(40):
+        mine = np.flatnonzero(data.labels == c)  # in time order
+        early[c] = values[draw.permutation(mine[:75])].astype(np.float32)
+        late[c] = values[draw.permutation(mine[75:])].astype(np.float32)
+    return Half(
+        pools={"clean": early, "late": late},
+        classes=[list(range(5 * c, 5 * c + 5)) for c in range(6)],
+        siblings={},
+        strangers=list(range(30, 40)),
+        concepts=("late",),
+        archived=20,
         unit_length=False,
     )

@@ -297,7 +297,10 @@ def detection_lines(sweeps: Sequence[Sweep]) -> list[str]:
         "|---" * 6 + "|",
     ]
     for buffer, cells in grouped(other.cells, lambda cell: cell.place["buffer_size"]).items():
-        same = [next(c for c in usual.cells if c.place == cell.place) for cell in cells]
+        same = [
+            _of_the_seeds_of(cell, next(c for c in usual.cells if c.place == cell.place))
+            for cell in cells
+        ]
         found = ", ".join(
             "{} of {}".format(*found_drifts(Beside(cells=some))) for some in (same, cells)
         )
@@ -307,6 +310,14 @@ def detection_lines(sweeps: Sequence[Sweep]) -> list[str]:
             f"{_mean([*map(_faa, cells)]):.1f} | {in_words(lost)} |"
         )
     return lines
+
+
+def _of_the_seeds_of(other: TableCell, cell: TableCell) -> TableCell:
+    assert cell.measured is not None
+    assert other.measured is not None
+    seeds = {run.seed for run in other.measured.runs}
+    runs = tuple(run for run in cell.measured.runs if run.seed in seeds)
+    return dataclasses.replace(cell, measured=dataclasses.replace(cell.measured, runs=runs))
 
 
 def ablation_lines() -> list[str]:

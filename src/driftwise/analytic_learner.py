@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from driftwise.errors import UserError
-from driftwise.memory.statistics import ClassStatistics, Scatter
+from driftwise.memory.statistics import ClassStatistics, Scatter, check_labels
 from driftwise.methods.analytic import AnalyticMethod
 from driftwise.scaling import Scaling
 from driftwise.types import Encoding, Extras, Moments, Samples, StepReport
@@ -278,6 +278,7 @@ class AnalyticLearner:
         """Count the samples of a batch; the report's logits are those before."""
         if not len(batch):
             raise ValueError("a step needs at least one sample; got an empty batch")
+        check_labels(batch.labels)
         vectors = self._vectors(batch.images)
         logits = self._widened(self._network(vectors))
         self.between()
@@ -354,6 +355,8 @@ class AnalyticLearner:
                 self._versions["learned"] = self.statistics.version
                 self._lag = math.inf
         elif label is not None:
+            if label not in self._known.union(self.statistics.labels, self.statistics.dropped):
+                raise UserError(f"class {label} is not among those that were learned")
             self.statistics.forget(label)
             self._known.discard(label)
             self._must_compute()

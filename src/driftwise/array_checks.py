@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -19,6 +22,42 @@ def refuse_other_data(data: object, what: str) -> None:
             "datasets.from_table(table, label=NAME), from_arrays(samples, labels), "
             "from_torch(data) or load_own(path)"
         )
+
+
+def columns_of(x: Any) -> tuple[str, ...] | None:
+    """The names of the columns of a pandas or polars data frame; None: it is something else."""
+    if not hasattr(x, "columns") or not hasattr(x, "__getitem__"):
+        return None
+    return tuple(map(str, x.columns))
+
+
+def in_column_order(frame: Any, order: Sequence[str], whose: str) -> np.ndarray:
+    """The values of a data frame with these columns, float32 (samples, columns) in this order.
+
+    `whose`: of what these are the columns, for the message where the frame has others.
+    """
+    names = columns_of(frame) or ()
+    if len(set(names)) < len(names) or set(names) != set(order):
+        missing = [name for name in order if name not in names]
+        more = [name for name in names if names.count(name) > 1 or name not in order]
+        raise UserError(
+            f"expected a data frame with each of {whose} columns once; "
+            + (f"{', '.join(missing[:5])} missing" if missing else "")
+            + (" and " if missing and more else "")
+            + (f"{', '.join(dict.fromkeys(more[:5]))} too much" if more else "")
+        )
+    by_name = dict(zip(names, frame.columns, strict=True))
+    columns = [np.asarray(frame[by_name[name]]) for name in order]
+    for name, values in zip(order, columns, strict=True):
+        if values.dtype.kind not in "biuf":
+            raise UserError(
+                f"expected numbers; column {name!r} of the data frame holds {values.dtype}: "
+                "leave it out, or make it numbers"
+            )
+    if not columns:
+        return np.zeros((len(frame), 0), np.float32)
+    matrix: np.ndarray = np.column_stack(columns).astype(np.float32)
+    return matrix
 
 
 def refuse_odd(values: object, what: str) -> None:

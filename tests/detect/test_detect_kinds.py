@@ -36,9 +36,8 @@ def judged(verdicts: list[Verdict], now: dict[int, Tensor], **options: Any) -> l
         reference_labels=torch.arange(3).repeat_interleave(SIZE),
         current=torch.cat(list(now.values())),
         labels=torch.cat([torch.full((len(each),), c) for c, each in now.items()]),
-        known="given",
         unit_length=False,
-        **options,
+        **{"known": "given", **options},
     )
 
 
@@ -92,6 +91,15 @@ def test_a_mix_that_differs_is_reported_where_the_usual_one_is_known() -> None:
     assert judged(quiet, now)[0].stream_kind == "none"
     found = judged(quiet, now, mix={0: 1.0, 1: 1.0, 2: 1.0})[0]
     assert (found.kind, found.stream_kind) == ("none", "mix")
+
+
+def test_another_mix_explains_no_alarm_of_a_class_too_small_to_be_compared() -> None:
+    now = {0: cloud(0, 10, 1, by=6), 1: cloud(1, 90, 1)}
+    came = [verdict(0, True, share=0.9), verdict(1, False), verdict(2, False)]
+    usual = {0: 1.0, 1: 1.0, 2: 1.0}
+    for known in ("given", "unknown"):
+        found = judged(came, now, known=known, mix=usual)
+        assert (found[0].kind, found[0].stream_kind) == ("drift", "drift")
 
 
 def held(label: int, seed: int) -> Samples:

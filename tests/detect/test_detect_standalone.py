@@ -290,6 +290,8 @@ NAN = np.where(np.arange(64).reshape(8, 8, 1) == 9, np.nan, IMAGES / 255)
         (TensorDataset(torch.zeros(3, 2), torch.arange(3)), "datasets.from_torch(data)"),
         ({"width": [1.0, 2.0], "kind": [0, 1]}, "datasets.from_table(table, label=NAME)"),
         (pandas.DataFrame({"width": [1.0], "kind": [0]}), "got a table, DataFrame"),
+        ((pandas.DataFrame({"width": [1.0]}), [0]), "got a table, DataFrame"),
+        ((IMAGES, np.array(["cat"] * 10)), "give datasets.from_arrays(samples, names)"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(data: Any, expected: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from natural import COURSES, RESULTS, Course, Outcome, append, measure, saved
 from natural_page import PAGE, TITLES, Runs, page
 
+from driftwise.config.presets import BENCHMARKS
 from driftwise.types import Dataset
 
 
@@ -23,6 +26,25 @@ def test_the_tables_are_those_of_the_saved_runs() -> None:
     assert set(COURSES) == set(TITLES)
     keys = [(each.stream, each.arm, each.fresh, each.seed) for each in outcomes]
     assert len(keys) == len(set(keys)), "a run stands in one line"
+
+
+DESCRIPTIONS = {
+    "pacs-frozen-cd": "741a5ce62887",
+    "iwildcam-cd": "85538dc21be6",
+    "yearbook-frozen-cd": "1abf32a7ef4b",
+    "gas-sensor": "49031947ae5b",
+    "electricity": "cf98745bd4a6",
+    "outdoor": "8631e4ccd162",
+    "spam": "1ec8294e3343",
+    "cifar100-frozen-cd": "cdfb10aed8ba",
+}
+"""of each benchmark, the digest of its tasks, domains and settings: saved numbers belong to these"""
+
+
+@pytest.mark.parametrize("name", DESCRIPTIONS)
+def test_the_descriptions_of_benchmarks_are_frozen(name: str) -> None:
+    described = json.dumps(BENCHMARKS[name], sort_keys=True)
+    assert hashlib.sha256(described.encode()).hexdigest()[:12] == DESCRIPTIONS[name]
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ WRONG: list[tuple[Any, Any, str]] = [
     (X, [0, 1], "a label for each of 3 samples"),
     (np.zeros((3, 7)), [0, 1, 2], "floats of shape (6,) at first; got floats of shape (7,)"),
     (np.zeros((3, 8, 8, 1), np.uint8), None, "got bytes of shape (8, 8, 1)"),
-    (np.zeros((3, 6), np.uint8), None, "(samples, height, width, channels)"),
+    (np.zeros((3, 6, 1), np.uint8), None, "(samples, height, width, channels)"),
     (3.0, None, "expected samples of numbers"),
     (np.zeros((3, 0)), None, "expected samples of numbers"),
     (["cat"], None, "an array or a tensor of numbers; got list"),
@@ -224,6 +224,7 @@ def test_arrays_of_any_make_mean_the_same() -> None:
         mine.observe(samples, labels)
         probabilities.append(mine.predict_proba(samples))
     assert all(np.array_equal(probabilities[0], each) for each in probabilities)
+    assert np.array_equal(mine.predict(np.eye(6, dtype=np.uint8)), mine.predict(np.eye(6)))
     for some in ([1, None, 0], [1, np.nan, 0], [1, -1, 0], np.array([1, None, 0], object)):
         assert labels_from(some, 3, max_label=9).tolist() == [1, -1, 0]
 

@@ -406,6 +406,14 @@ REFUSED = {
         lambda x: shared(x).remove(x.images[:5] + 1e3, x.labels[:5]),
         "expected samples to forget that were learned",
     ),
+    "a class that never came": (
+        lambda x: learned(SLDA(), x).forget(label=77),
+        "class 77 is not among those that were learned",
+    ),
+    "no label": (
+        lambda x: learned(SLDA(), x).observe(replace(x, labels=x.labels - 1)),
+        "labels as whole numbers from 0 on",
+    ),
     "fresh": (lambda x: AnalyticLearner(SLDA(), fresh_samples=0), "fresh_samples must be"),
 }
 

@@ -368,6 +368,20 @@ def test_what_cannot_be_learned_is_refused_before_a_folder_is_made(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_predictor_matches_the_columns_of_a_frame_by_name(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    run(config_of("slda"), tmp_path / "run", data=DATA)
+    predictor = dw.load(tmp_path / "run")
+    frame = pandas.DataFrame(DATA.images, columns=DATA.feature_names)
+    odds = predictor.predict_proba(DATA.images)
+    assert np.array_equal(predictor.predict_proba(frame[list(DATA.feature_names)[::-1]]), odds)
+    with pytest.raises(dw.UserError, match=r"each of the run's columns once; sensor 2 missing"):
+        predictor.predict(frame.drop(columns="sensor 2"))
+    run(config_of("slda"), tmp_path / "nameless", data=dataclasses.replace(DATA, feature_names=()))
+    with pytest.raises(dw.UserError, match="does not know its features by name"):
+        dw.load(tmp_path / "nameless").predict(frame)
+
+
 def test_a_predictor_refuses_other_dimensions_gaps_and_text(tmp_path: Path) -> None:
     run(config_of("slda"), tmp_path / "run", data=DATA)
     predictor = dw.load(tmp_path / "run")

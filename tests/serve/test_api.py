@@ -29,6 +29,7 @@ from driftwise.serve.access import COOKIE, Access
 from driftwise.serve.api import make_app
 from driftwise.serve.guard import OPEN, ROLE_OF, Rates
 from driftwise.serve.service import Service
+from driftwise.stats.kind_names import ACTIONS
 
 ADMIN, LABELLER, READER = (
     "token-of-the-admin-0",
@@ -223,6 +224,13 @@ def test_what_is_known_can_be_read(web: TestClient, service: Service) -> None:
     assert values["texts"] is None
     dashboard = web.get("/v1/dashboard").json()
     assert drifted["kind"] in dashboard["actions"], "what to do about it"
+    events = web.get("/v1/events").json()["events"]
+    (told, *_) = (each["details"] for each in events if each["kind"] == "drifted")
+    of_class = {each["class"]: each for each in told["kinds"]}
+    assert sorted(of_class) == told["classes"]
+    assert of_class[drifted["label"]]["kind"] == drifted["kind"]
+    assert of_class[drifted["label"]]["action"] == ACTIONS[drifted["kind"]]
+    assert of_class[drifted["label"]]["kind_evidence"] == drifted["kind_evidence"]
     for path in ("examples", "values"):
         assert web.get(f"/v1/verdicts/9999/{path}").status_code == 404
     last = verdicts[-1]["number"]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from driftwise.errors import UserError
-from driftwise.stats.class_mix import other_mix
+from driftwise.stats.class_mix import multinomial, other_mix, other_mix_of_counts
 from driftwise.stats.kind_names import ACTIONS, Kind
 from driftwise.stats.kinds import FEWEST, judge
 
@@ -134,6 +134,13 @@ def test_without_labels_novelty_goes_to_the_class_that_misses_samples() -> None:
     assert returned.by_class[0].kind == "recurring"
 
 
+def test_without_labels_a_drift_of_all_classes_is_no_new_class() -> None:
+    current, _ = window({c: cloud(c, SIZE, 2, by=3) for c in range(CLASSES)})
+    findings = found(current, None)
+    assert [each.kind for each in findings.stream] == ["drift"]
+    assert {each.kind for each in findings.by_class.values()} == {"drift"}
+
+
 def test_too_few_samples_are_not_testable_and_it_is_said_how_many_are_missing() -> None:
     few = {0: cloud(0, FEWEST - 3, 0), 1: cloud(1, SIZE, 0)}
     current, labels = cloud(1, SIZE, 1), torch.ones(SIZE, dtype=torch.int64)
@@ -166,6 +173,28 @@ def test_a_window_of_few_samples_is_not_testable_rather_than_unchanged(
     assert findings.kind == "not testable"
     assert {each.kind for each in findings.by_class.values()} == {"not testable"}
     assert min(each.evidence["missing_current"] for each in findings.by_class.values()) >= 1
+
+
+def test_without_labels_classes_of_few_samples_are_not_testable_rather_than_unchanged() -> None:
+    few = FEWEST - 1
+    current = torch.cat([cloud(0, SIZE, 1), *(cloud(c, few, 1, by=6) for c in (1, 2, 3))])
+    findings = found(current, None).by_class
+    assert findings[0].kind == "none"
+    assert {findings[c].kind for c in (1, 2, 3)} == {"not testable"}
+    assert findings[1].evidence == {"missing_current": 1}
+
+
+def test_another_mix_of_classes_that_are_confused_changes_no_class() -> None:
+    def near(label: int, samples: int, seed: int) -> Tensor:
+        features = cloud(label, samples, seed)[:, :2]
+        features[:, label] -= 20 / 3
+        return features
+
+    current = torch.cat([near(0, 300, 1), near(1, 100, 1)])
+    reference = {c: near(c, 200, 0) for c in range(2)}
+    findings = judge(reference, current, None, unit_length=False, mix="reference")
+    assert [each.kind for each in findings.stream] == ["mix"]
+    assert {each.kind for each in findings.by_class.values()} == {"none"}
 
 
 @pytest.mark.parametrize("with_labels", [True, False])
@@ -277,6 +306,25 @@ def test_the_mix_is_compared_with_what_is_known_of_it() -> None:
     assert other_mix({0: 80, 1: 20}, {0: 0.5, 1: 0.5})["largest_ratio"] == pytest.approx(1.6)
     # From ten samples nobody knows the mix.
     assert not other_mix({0: 70, 1: 30}, {0: 5, 1: 5}, known_from=10)
+
+
+@pytest.mark.parametrize("is_counted", [True, False])
+def test_the_level_of_a_mix_holds_where_confusions_are_known_from_few_samples(
+    is_counted: bool,
+) -> None:
+    draw, share = np.random.default_rng(0), torch.full((4,), 0.25, dtype=torch.float64)
+    taken_for = np.full((4, 4), 0.1) + 0.6 * np.eye(4)
+    alarms = 0
+    for _ in range(300):
+        came = draw.multinomial(200, share.numpy())
+        counts = sum(draw.multinomial(came[c], taken_for[c]) for c in range(4))
+        known = torch.tensor(np.stack([draw.multinomial(50, p) / 50 for p in taken_for]))
+        error = (share[:, None, None] ** 2 * multinomial(known)).sum(dim=0) / 50 * is_counted
+        alarms += bool(
+            other_mix_of_counts(torch.tensor(counts).double(), share @ known, 0.05, error)
+        )
+    # 15 are expected; without the error many more.
+    assert alarms <= 25 if is_counted else alarms > 40
 
 
 def test_every_kind_has_an_action() -> None:

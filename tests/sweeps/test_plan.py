@@ -206,7 +206,7 @@ def test_a_plan_is_what_the_report_reads_and_is_written_once(tmp_path: Path) -> 
 def test_another_plan_of_the_same_name_is_refused_unless_it_may_replace(tmp_path: Path) -> None:
     file = write_plan(tiny(seed=[0]), tmp_path)
     before = file.read_bytes()
-    other = tiny(seed=[0, 1])
+    other = tiny(seed=[1, 2])
     line = complaint(lambda: write_plan(other, tmp_path))
     assert "another grid" in line
     assert "--overwrite" in line
@@ -221,6 +221,14 @@ def test_another_plan_of_the_same_name_is_refused_unless_it_may_replace(tmp_path
     (tmp_path / "file").write_text("")
     line = complaint(lambda: write_plan(other, tmp_path / "file"))
     assert "choose another --out" in line
+
+
+def test_a_plan_with_further_runs_goes_on_with_the_one_that_is_there(tmp_path: Path) -> None:
+    write_plan(tiny(seed=[0]), tmp_path)
+    file = write_plan(tiny(seed=[0, 1]), tmp_path)
+    assert len(json.loads(file.read_text())["runs"]) == 2
+    assert "another grid" in complaint(lambda: write_plan(tiny(seed=[0]), tmp_path)), "fewer"
+    assert len(json.loads(file.read_text())["runs"]) == 2
 
 
 def test_a_sweep_planned_with_weights_is_not_resumed_without_them(

@@ -26,7 +26,7 @@ from driftwise.sweeps.grid import Grid
 from driftwise.sweeps.job import Job, Outcome, perform
 from driftwise.sweeps.perform import Summary, carry_out
 from driftwise.sweeps.plan import RUNS, SHARED, Plan, make_plan
-from driftwise.sweeps.shared import WITHOUT_DRIFT, tree_of
+from driftwise.sweeps.shared import tree_of
 
 BASE: dict[str, Any] = {"tasks": [[0, 1], [2], [3], [4], [5]], "buffer_size": 40, "method": "der++"}
 AXES: dict[str, Any] = {"num_drifts": [0, 1, 2], "adaptation": ["vanilla", "fr", "amr", "amr-plus"]}
@@ -105,7 +105,7 @@ def test_seeds_are_completed_one_after_the_other_and_groups_together() -> None:
     [
         {"events": [{"task": 2, "transforms": [["rotation", 2]]}]},
         {"adaptation": "own_parts:Few"},
-        {"adaptation": "amr-gain"},
+        {"adaptation": "driftwise.adapt.by_gain:SpendByGain"},
     ],
 )
 def test_scripted_drift_and_adaptations_that_act_at_any_time_share_nothing(
@@ -218,7 +218,7 @@ def test_at_the_branch_a_checkpoint_is_that_of_the_run_by_itself(tmp_path: Path)
     assert lasting_checkpoint(tmp_path / "branch") == lasting_checkpoint(tmp_path / "alone")
 
 
-@pytest.mark.parametrize("name", [n for n in CATALOGUE["adaptation"] if n not in WITHOUT_DRIFT])
+@pytest.mark.parametrize("name", CATALOGUE["adaptation"])
 def test_no_adaptation_does_anything_before_a_class_is_found_drifted(
     name: str,
 ) -> None:

@@ -101,13 +101,19 @@ def _some(labels: Tensor) -> dict[int, Tensor]:
 def _stream_finding(found: Findings, verdicts: Sequence[Verdict]) -> Finding:
     """The most urgent change; where a detector found more than the explanation, drift."""
     stream = found.stream[0]
-    if stream.kind in ("none", "not testable"):
-        drifted = [each for each in verdicts if each.drifted]
+    drifted = [each for each in verdicts if each.drifted]
+    leaves_open = not all(_is_compared(found.by_class.get(each.label)) for each in drifted)
+    if stream.kind in ("none", "not testable") or (stream.kind == "mix" and leaves_open):
         kinds = [_of_share(each) for each in drifted]
         stream = Finding(
             kind=max(set(kinds), key=kinds.count), evidence={"classes": float(len(kinds))}
         )
     return stream
+
+
+def _is_compared(finding: Finding | None) -> bool:
+    """Whether a class's samples were compared, in the stream's mix: only then a mix explains an alarm."""
+    return finding is not None and finding.kind != "not testable"
 
 
 def _completed(
@@ -146,7 +152,7 @@ def _finding(
         return Finding(kind="harmless", evidence=evidence)
     if finding is not None and finding.kind not in ("none", "not testable"):
         return finding
-    if stream.kind in explaining:
+    if stream.kind in explaining and (stream.kind != "mix" or _is_compared(finding)):
         return stream
     return Finding(kind=_of_share(verdict), evidence={"fraction_new": verdict.share or 0.0})
 

@@ -111,11 +111,8 @@ def _batches_of(data: Data) -> Iterator[Batch]:
         yield data.images, data.labels
     elif _is_batch(data):
         yield data
-    elif isinstance(data, Mapping) or hasattr(data, "columns") or hasattr(data, "column_names"):
-        raise UserError(
-            f"got a table, {type(data).__name__}: give datasets.from_table(table, label=NAME), with the"
-            " name of the column that holds the classes"
-        )
+    elif _is_table(data):
+        raise _table_given(data)
     elif isinstance(data, Iterable) and not isinstance(
         data, np.ndarray | Tensor | str | bytes | bytearray | memoryview | Mapping
     ):
@@ -155,6 +152,17 @@ def _is_batch(data: object) -> TypeGuard[Batch]:
     )
 
 
+def _is_table(data: object) -> bool:
+    return isinstance(data, Mapping) or hasattr(data, "columns") or hasattr(data, "column_names")
+
+
+def _table_given(data: object) -> UserError:
+    return UserError(
+        f"got a table, {type(data).__name__}: give datasets.from_table(table, label=NAME), with the"
+        " name of the column that holds the classes"
+    )
+
+
 def _blocks_of(batches: Iterable[Batch]) -> Iterator[Block]:
     """The same samples in blocks of one size, the last one shorter, however they came."""
     waiting: list[tuple[Tensor, Tensor]] = []
@@ -186,6 +194,8 @@ def _pieces(batches: Iterable[Batch]) -> Iterator[tuple[Tensor, Tensor]]:
     """Checked batches, large ones cut: a file that is mapped into memory is read bit by bit."""
     for batch in batches:
         if not _is_batch(batch):
+            if _is_table(batch):  # of a pair (table, labels)
+                raise _table_given(batch)
             raise UserError(
                 "expected batches of (images, labels), both arrays; got"
                 f" {type(batch).__name__}: a data set of single images goes into a DataLoader"
@@ -213,8 +223,9 @@ def _label_numbers(labels: Array) -> Tensor:
             "lengths or kinds"
         ) from error
     if array.dtype.kind not in "iu" or array.ndim != 1:
+        hint = ": give datasets.from_arrays(samples, names)" if array.dtype.kind in "OSU" else ""
         raise UserError(
-            f"expected labels as whole numbers (samples,); got {array.dtype} {array.shape}"
+            f"expected labels as whole numbers (samples,); got {array.dtype} {array.shape}{hint}"
         )
     if (array < 0).any():
         raise UserError(

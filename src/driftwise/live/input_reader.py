@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from driftwise.array_checks import refuse_odd
+from driftwise.array_checks import columns_of, in_column_order, refuse_odd
 from driftwise.errors import UserError
 from driftwise.types import Samples
 
@@ -73,24 +73,7 @@ class InputReader:
         if names is None:
             return x
         order = names if self.columns is None else self.columns
-        if len(set(names)) < len(names) or set(names) != set(order):
-            missing = [name for name in order if name not in names]
-            more = [name for name in names if names.count(name) > 1 or name not in order]
-            raise UserError(
-                "expected a data frame with each of the first one's columns once; "
-                + (f"{', '.join(missing[:5])} missing" if missing else "")
-                + (" and " if missing and more else "")
-                + (f"{', '.join(dict.fromkeys(more[:5]))} too much" if more else "")
-            )
-        by_name = dict(zip(names, x.columns, strict=True))
-        columns = [np.asarray(x[by_name[name]]) for name in order]
-        for name, values in zip(order, columns, strict=True):
-            if values.dtype.kind not in "biuf":
-                raise UserError(
-                    f"expected numbers; column {name!r} of the data frame holds {values.dtype}: "
-                    "leave it out, or make it numbers"
-                )
-        return np.column_stack(columns).astype(np.float32) if columns else np.zeros((len(x), 0))
+        return in_column_order(x, order, "the first one's")
 
     def images(self, x: Any) -> Tensor:
         """Images or vectors to predict, of the shape of the samples so far."""
@@ -103,14 +86,14 @@ class InputReader:
         return images
 
     def _checked(self, x: Any) -> Tensor:
-        """uint8 as it is, all other numbers as float32; of the shape of the samples so far."""
+        """Images of uint8 as they are, all other numbers as float32; of the shape of the samples so far."""
         came = f"{type(x).__name__} of {x.dtype}" if hasattr(x, "dtype") else type(x).__name__
         images = _numbers(x, f"expected an array or a tensor of numbers; got {came}")
         if images.ndim == 4 and images.dtype != torch.uint8 and not images.is_floating_point():
             raise UserError(
                 f"images are bytes (uint8), or floats as the network takes them; got {images.dtype}"
             )
-        if images.dtype == torch.uint8:
+        if images.dtype == torch.uint8 and images.ndim != 2:
             layout = (
                 "images as bytes are (samples, height, width, channels); got the shape "
                 f"{tuple(images.shape)}"
@@ -158,13 +141,6 @@ class InputReader:
         self.shape = None if state["shape"] is None else tuple(state["shape"])
         self.columns = None if columns is None else tuple(columns)
         self.dtype = torch.uint8 if state["bytes"] else torch.float32
-
-
-def columns_of(x: Any) -> tuple[str, ...] | None:
-    """The names of the columns of a pandas or polars data frame; None: it is something else."""
-    if not hasattr(x, "columns") or not hasattr(x, "__getitem__"):
-        return None
-    return tuple(map(str, x.columns))
 
 
 def labels_from(y: Any, count: int, *, max_label: int) -> Tensor:

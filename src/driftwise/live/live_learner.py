@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from driftwise.array_checks import columns_of
 from driftwise.config import registry
 from driftwise.config.custom import is_import_path
 from driftwise.config.learners import first_line
@@ -32,7 +33,6 @@ from driftwise.live.input_reader import (
     UNKNOWN,
     InputBatch,
     InputReader,
-    columns_of,
     ids_from,
     labels_from,
 )

@@ -59,6 +59,11 @@ class ClassStatistics:
         return tuple(sorted(self._classes))
 
     @property
+    def dropped(self) -> tuple[int, ...]:
+        """Classes that were dropped and have not come again."""
+        return tuple(self._dropped)
+
+    @property
     def dimension(self) -> int | None:
         """Features of a vector; None while there is none."""
         return next((len(each.mean) for each in self._classes.values()), None)
@@ -307,6 +312,7 @@ class ClassStatistics:
             raise UserError(
                 f"expected vectors of {self.dimension} features, as before; got {vectors.shape[1]}"
             )
+        check_labels(labels)
 
     def _scatter(self, label: int) -> Tensor:
         scatter = self._classes[label].scatter
@@ -347,6 +353,12 @@ class ClassStatistics:
         total, most = before + scatter, float(len(scatter))
         weight = min(1.0, most / (known + freedom))
         self._prior = (weight * total, weight * (known + freedom))
+
+
+def check_labels(labels: Tensor) -> None:
+    """UserError for anything but classes, (samples,)."""
+    if labels.is_floating_point() or bool((labels < 0).any()):
+        raise UserError("expected labels as whole numbers from 0 on; leave out unlabelled samples")
 
 
 def _refuse_strangers(vectors: Tensor, before: Tensor, after: Tensor) -> None:

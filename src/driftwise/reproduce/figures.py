@@ -409,6 +409,14 @@ def gain_bars(
         for index, name in enumerate(adaptations)
     }
     num_methods = max(len(group.variants) for group in groups)
+    ticks = {
+        (group, buffer): [_tick(name, row, group.at(name, buffer)) for name, row in rows.items()]
+        for (group, buffer), rows in gains.items()
+    }
+    longest = max(
+        len(line) for each in ticks.values() for tick in each for line in tick.split("\n")
+    )
+    width_of_method = max(0.95, 0.3 * len(bars), 0.066 * longest)
 
     def draw(panel: Axes, key: tuple[Group, int | None]) -> str:
         group, buffer = key
@@ -416,8 +424,7 @@ def gain_bars(
         panel.axhline(0, color=style.MUTED, linewidth=0.8)
         for index, row in enumerate(rows.values()):
             _draw_bars(panel, index, row, bars)
-        ticks = [_tick(name, row, group.at(name, buffer)) for name, row in rows.items()]
-        panel.set_xticks(range(len(rows)), ticks, fontsize=7, linespacing=1.25)
+        panel.set_xticks(range(len(rows)), ticks[key], fontsize=7, linespacing=1.25)
         where = f"{drift_words(group.num_drifts)}, {buffer_words(buffer)}"
         panel.set(xlim=(-0.55, num_methods - 0.45), title=where)
         panel.tick_params(axis="x", length=0)
@@ -438,7 +445,7 @@ def gain_bars(
         "Gain over vanilla",
         groups[0].benchmark,
         list(gains),
-        (max(2.0, max(0.95, 0.3 * len(bars)) * num_methods), 2.4 + 0.13 * len(bars)),
+        (max(2.0, width_of_method * num_methods), 2.4 + 0.13 * len(bars)),
         draw,
         columns=len(groups),
         x="",

@@ -15,7 +15,7 @@ from torch.nn.functional import pad
 
 from driftwise import encoders
 from driftwise.analytic_learner import UNSEEN
-from driftwise.array_checks import refuse_odd
+from driftwise.array_checks import columns_of, in_column_order, refuse_odd
 from driftwise.config import registry
 from driftwise.config.build import frozen_of
 from driftwise.config.config_files import from_mapping
@@ -45,16 +45,19 @@ class Predictor:
         input_shape: tuple[int, ...] | None = None,
         encoder: MakesFeatures | None = None,
         scaling: Scaling | None = None,
+        feature_names: tuple[str, ...] = (),
     ) -> None:
         """`image_shape`: of a sample as it is given; () for texts.
 
-        `input_shape`: of what the learner is given, where an encoder changes it.
+        `input_shape`: of what the learner is given, where an encoder changes it. `feature_names`: of
+        vectors, by which the columns of a data frame are matched; (): they have none.
         """
         self.class_names = class_names
         self.image_shape = image_shape
         self.input_shape = image_shape if input_shape is None else input_shape
         self.encoder = encoder
         self.scaling = scaling
+        self.feature_names = feature_names
         self._learner = learner
 
     @property
@@ -68,8 +71,11 @@ class Predictor:
     def logits(self, images: np.ndarray | Tensor | Sequence[str]) -> Tensor:
         """Images, vectors or texts as in the run's data -> (samples, classes).
 
-        uint8 (samples, height, width, channels), numbers (samples, features), or texts.
+        uint8 (samples, height, width, channels), numbers (samples, features), or texts. The columns
+        of a data frame are matched by name.
         """
+        if len(self.image_shape) == 1 and columns_of(images) is not None:
+            images = self._matched(images)
         refuse_odd(images, "images")
         samples = images if isinstance(images, Tensor) else np.asarray(images)
         self._refuse_other(samples)
@@ -85,6 +91,14 @@ class Predictor:
         # An analytic learner has no output yet for classes that it has not met.
         missing = len(self.class_names) - logits.shape[1]
         return pad(logits, (0, missing), value=UNSEEN) if missing > 0 else logits
+
+    def _matched(self, frame: Any) -> np.ndarray:
+        if not self.feature_names:
+            raise UserError(
+                "the run does not know its features by name: give their values as an array, in the "
+                "order of the run's data"
+            )
+        return in_column_order(frame, self.feature_names, "the run's")
 
     def _refuse_other(self, samples: np.ndarray | Tensor) -> None:
         """ValueError for samples that are not like those of the run."""
@@ -166,9 +180,16 @@ def load(
         if (kept := of_stream.get("scaling")) is not None:
             scaling = Scaling(kept["kind"], limit=kept["limit"])
             scaling.load_state_dict(kept)
-    raw_shape = tuple(state.get("raw_shape", image_shape))
     return Predictor(
-        learner, class_names, raw_shape, input_shape=image_shape, encoder=encoder, scaling=scaling
+        learner,
+        class_names,
+        tuple(state.get("raw_shape", image_shape)),
+        input_shape=image_shape,
+        encoder=encoder,
+        scaling=scaling,
+        feature_names=tuple(
+            state.get("feature_names") or state.get("intake", {}).get("columns") or ()
+        ),
     )
 
 

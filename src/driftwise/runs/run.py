@@ -276,6 +276,7 @@ def _running(
                 "midway": None if task_state is None else task_state_to_plain(task_state),
                 "image_shape": list(loop.stream.image_shape),
                 "class_names": list(loop.stream.class_names),
+                "feature_names": list(loop.stream.feature_names),
                 **({} if loop.stream.encoder is None else {"raw_shape": raw_shape}),
             }
         )

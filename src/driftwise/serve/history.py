@@ -24,6 +24,8 @@ MAX_BUCKETS = 240
 FIRST_BUCKET = 20
 """samples of a bucket at first"""
 MAX_EVENTS, MAX_VERDICTS = 500, 500
+OF_KIND = ("class", "kind", "kind_evidence", "action")
+"""of each verdict in an event; the rest of it stands among the verdicts"""
 MAX_EXAMPLE_BYTES = 8 * 2**20
 MAX_RECENT = 4000
 """samples whose prediction is remembered"""
@@ -207,6 +209,9 @@ class History:
         if event.kind in ("observed", "saved"):
             return
         details = {name: value for name, value in event.details.items() if name != "verdicts"}
+        verdicts: Any = event.details.get("verdicts", ())
+        if verdicts:
+            details["kinds"] = [{name: each[name] for name in OF_KIND} for each in verdicts]
         self.note(event.kind, **details)
 
     def note(self, kind: str, **details: Any) -> None:

@@ -47,6 +47,11 @@ class Finding:
         return ACTIONS[self.kind]
 
 
+def waiting_for(which: str, samples: int) -> Finding:
+    """The verdict on a class with too few samples on one side: how many are missing."""
+    return Finding(kind="not testable", evidence={which: float(FEWEST - samples)})
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Findings:
     """What happened to each class and to the stream."""

@@ -107,26 +107,45 @@ def other_mix(
     """
     weights = torch.tensor([float(usual[c]) for c in usual], dtype=torch.float64)
     came = torch.tensor([float(counts.get(c, 0)) for c in usual], dtype=torch.float64)
-    if not len(weights) or float(weights.sum()) <= 0:
+    if not len(weights) or float(weights.sum()) <= 0 or not known_from:
         return {}
-    return other_mix_of_counts(came, weights / weights.sum(), level, known_from)
+    share = weights / weights.sum()
+    return other_mix_of_counts(came, share, level, multinomial(share) / known_from)
 
 
 def other_mix_of_counts(
-    counts: Tensor, usual: Tensor, level: float, known_from: float
+    counts: Tensor, usual: Tensor, level: float, error: Tensor
 ) -> dict[str, float]:
     """The evidence that classes come in other proportions; empty: there is none.
 
-    Where the usual proportions are those of samples, these vary as the current ones do.
+    The statistic is the squared deviation from what is expected, in units of its covariance: that of
+    the counts, and that with which the usual proportions themselves are known. Without the latter it
+    is Pearson's.
+
+    Args:
+        counts: current samples by class, (classes,).
+        usual: the proportions as a rule, (classes,).
+        level: of the test.
+        error: covariance with which these are known, (classes, classes).
     """
-    expected = counts.sum() * usual
+    total = counts.sum()
+    expected = total * usual
     likely = expected >= 5
-    if int(likely.sum()) < 2 or not known_from:
+    if int(likely.sum()) < 2:
         return {}
-    statistic = float(((counts - expected)[likely].square() / expected[likely]).sum())
-    statistic /= 1 + float(counts.sum()) / known_from
-    p_value = float(chi2.sf(statistic, int(likely.sum()) - 1))
+    covariance = (total * multinomial(usual) + total.square() * error)[likely][:, likely]
+    values, directions = torch.linalg.eigh(covariance)
+    # Of proportions that add up to 1, one direction does not vary.
+    varies = values > 1e-9 * values.max()
+    along = ((counts - expected)[likely] @ directions)[varies]
+    statistic = float((along.square() / values[varies]).sum())
+    p_value = float(chi2.sf(statistic, int(varies.sum())))
     if p_value > level:
         return {}
     ratios = (counts / expected.clamp(min=1e-9))[likely]
     return {"p_value": p_value, "largest_ratio": float(ratios.max())}
+
+
+def multinomial(share: Tensor) -> Tensor:
+    """The covariance of one draw with these probabilities, (..., classes) -> (..., classes, classes)."""
+    return torch.diag_embed(share) - share[..., :, None] * share[..., None, :]

@@ -41,8 +41,9 @@ from driftwise.stats.change_findings import (
     Sides,
     class_p_values,
     summed_up,
+    waiting_for,
 )
-from driftwise.stats.class_mix import other_mix_of_counts
+from driftwise.stats.class_mix import multinomial, other_mix_of_counts
 from driftwise.stats.corruption import out_of_place, repeated, without_content
 from driftwise.stats.fraction import estimate_shares
 from driftwise.stats.kind_names import Kind
@@ -110,12 +111,12 @@ def judge(
         annotators = _whole_numbers(annotators, "annotators", len(current))
     nothing = torch.zeros(len(current), dtype=torch.bool)
     waiting = {
-        c: _waiting("missing_reference", len(features))
+        c: waiting_for("missing_reference", len(features))
         for c, features in every.items()
         if c not in testable
     }
     if not testable or not len(current):
-        waiting |= {c: _waiting("missing_current", 0) for c in testable}
+        waiting |= {c: waiting_for("missing_current", 0) for c in testable}
         stream = Finding(kind="not testable", evidence={"testable_classes": float(len(testable))})
         return Findings(by_class=waiting, stream=(stream,), novel=nothing, quarantined=nothing)
     known = KnownClasses(testable)
@@ -154,9 +155,6 @@ def judge(
         found = _with_labels(sides, changed, usual, annotators)
     else:
         found = without_labels(sides, usual)
-        if len(current) < FEWEST and found.kind == "none":
-            few = _waiting("missing_current", len(current))
-            found = replace(found, by_class=dict.fromkeys(testable, few))
     kinds = {each.kind for each in found.by_class.values()}
     if found.kind == "none" and kinds == {"not testable"}:
         stream = Finding(kind="not testable", evidence={"samples": float(len(current))})
@@ -203,11 +201,6 @@ def _whole_numbers(values: Any, what: str, samples: int) -> Tensor:
     if not torch.equal(whole.to(found.dtype), found):
         raise UserError(f"expected {what} as whole numbers; got {found.dtype} with other values")
     return whole
-
-
-def _waiting(which: str, samples: int) -> Finding:
-    """The verdict on a class with too few samples on one side: how many are missing."""
-    return Finding(kind="not testable", evidence={which: float(FEWEST - samples)})
 
 
 def _places(labels: Tensor, known: KnownClasses) -> Tensor:
@@ -277,7 +270,11 @@ def _with_labels(
     stream += summed_up(by_class)
     named = (sides.places >= 0) & ~broken
     counts = torch.bincount(sides.places[named], minlength=len(usual)).double()
-    if evidence := other_mix_of_counts(counts, usual, sides.level, sides.mix_samples):
+    if sides.mix_samples and (
+        evidence := other_mix_of_counts(
+            counts, usual, sides.level, multinomial(usual) / sides.mix_samples
+        )
+    ):
         stream.append(Finding(kind="mix", evidence=evidence))
     return Findings(
         by_class=by_class,
@@ -298,7 +295,7 @@ def _explained(
         total, bad = int(everyone.sum()), int((everyone & quarantined).sum())
         now = sides.of_class(label, ~quarantined)
         if len(now) < FEWEST:
-            few = _waiting("missing_current", len(now))
+            few = waiting_for("missing_current", len(now))
             findings[label] = replace(few, kind="corrupted") if bad > total / 2 else few
             continue
         if bad:

@@ -225,7 +225,8 @@ def write_plan(
 ) -> Path:
     """Write a plan into a folder of sweeps; another plan of the same name is not replaced.
 
-    A damaged one is written anew, with a warning.
+    One with the same runs and more, such as further seeds, takes its place. A damaged one is
+    written anew, with a warning.
     """
     file = out / SWEEPS / f"{plan.name}.json"
     refuse_links(out, file.parent)
@@ -238,7 +239,7 @@ def write_plan(
         if there is None and file.exists():
             warn(f"{file} was damaged, and is written anew from the grid")
         wanted = plan.to_json()
-        if there is not None and not overwrite and _asked(there) != _asked(wanted):
+        if there is not None and not overwrite and not _goes_on(there, wanted):
             raise UserError(
                 f"{file} is a sweep of the same name with {_difference(there, wanted)}; give yours "
                 "another name or --out, or replace the plan with --overwrite (its runs stay)"
@@ -272,6 +273,17 @@ def _asked(plan: Mapping[str, Any]) -> dict[str, Any]:
         "scale": scale.get("name") if isinstance(scale, Mapping) else scale,
         "runs": [{"id": _asked_id(run), "place": run["place"]} for run in plan["runs"]],
     }
+
+
+def _goes_on(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether the plan wanted has all runs of the one that is there, at the same places."""
+    if there.get("format") != FORMAT:
+        return False
+    before, now = _asked(there), _asked(wanted)
+    theirs, ours = (
+        {json.dumps(run, sort_keys=True) for run in asked.pop("runs")} for asked in (before, now)
+    )
+    return before == now and theirs <= ours
 
 
 def _asked_id(run: Mapping[str, Any]) -> str:

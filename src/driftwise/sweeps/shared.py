@@ -36,10 +36,6 @@ UNTIL_DRIFT: Mapping[str, Any] = {
 """Settings that make no difference before the first drift, and their values in shared tasks."""
 
 
-WITHOUT_DRIFT = ("amr-gain",)
-"""Adaptations that act at every check; runs with them share nothing."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class SharedTasks:
     """The first tasks of several runs."""
@@ -151,8 +147,7 @@ def _trains_without_drift(config: RunConfig) -> bool:
 
 def _last_shared(config: RunConfig) -> int:
     """The task before the first drift; 0: the run shares nothing."""
-    waits = config.adaptation in CATALOGUE["adaptation"] and config.adaptation not in WITHOUT_DRIFT
-    if config.events or not waits:
+    if config.events or config.adaptation not in CATALOGUE["adaptation"]:
         return 0  # written event by event; or an adaptation that may act at any time
     from driftwise.streams.drift_events import event_tasks  # late: it imports torch
 
