@@ -139,7 +139,7 @@ def test_a_process_that_ends_ends_all_and_the_run_goes_on_in_another_number_of_t
         time.sleep(0.05)
     work[ended].send_signal(by)
     (tmp_path / "gate").unlink()
-    done = [process.communicate(timeout=30) for process in work]  # they do not wait for the dead
+    done = [process.communicate(timeout=120) for process in work]  # they do not wait for the dead
     others = [rank for rank in range(processes) if rank != ended or by == signal.SIGTERM]
     assert [work[rank].returncode for rank in others] == [code] * len(others), done
     if by == signal.SIGKILL:
