@@ -134,6 +134,71 @@ class ForgetsClasses:
         return [verdict for verdict in self._inner.check(*arguments) if verdict.drifted]
 
 
+class SeedsTheWorld(ER):
+    """Repeats itself by the global generator."""
+
+    def outcome(self, network: nn.Module, stream: Inputs, draw: Any) -> Outcome:
+        torch.manual_seed(0)
+        return super().outcome(network, stream, draw)
+
+
+class RenewsInSilence(Realign):
+    """Replaces samples, and the old reference stays."""
+
+    def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
+        result = super().adapt(drifted, context)
+        return replace(result, renewed=result.renewed[1:])
+
+
+class PutsStrangers(Realign):
+    """Gives a drifted class's slots to a class that nobody has learned."""
+
+    def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
+        result = super().adapt(drifted, context)
+        for label in result.renewed[:1]:
+            context.buffer.drop(label)
+            context.buffer.put(testing.make_samples(2, seed=3, labels=(5,)))
+        return result
+
+
+class Careful(ForgetsClasses):
+    """A detector as it should be; those below each break one rule."""
+
+    def check(self, *arguments: Any) -> list[Verdict]:
+        return self._inner.check(*arguments)
+
+
+class Draws(Careful):
+    def check(self, *arguments: Any) -> list[Verdict]:
+        torch.rand(1)
+        return super().check(*arguments)
+
+
+class ChangesBuffer(Careful):
+    def check(self, *arguments: Any) -> list[Verdict]:
+        arguments[3].sample(2)
+        return super().check(*arguments)
+
+
+class AnswersInNumpy(Careful):
+    def check(self, *arguments: Any) -> list[Verdict]:
+        return [replace(each, drifted=np.bool_(each.drifted)) for each in super().check(*arguments)]  # type: ignore[arg-type]
+
+
+class SaysNaN(Careful):
+    def check(self, *arguments: Any) -> list[Verdict]:
+        return [replace(each, p_value=float("nan")) for each in super().check(*arguments)]
+
+
+class TakesNothingForStable(Careful):
+    def check(self, *arguments: Any) -> list[Verdict]:
+        found = super().check(*arguments)
+        return [
+            replace(each, drifted=False, reason=None) if each.drifted is None else each
+            for each in found
+        ]
+
+
 def mixes_samples(**shapes: Any) -> nn.Module:
     """A sample's logits depend on the others of its batch."""
     network = MLP(**shapes)
@@ -156,6 +221,14 @@ def random_data() -> Dataset:
         (testing.check_adaptation, DropsAll, "class 0, which has not drifted"),
         (testing.check_adaptation, Loses, "no class may lose samples"),
         (testing.check_detector, ForgetsClasses, "expected verdicts on the classes 2, 0, 1"),
+        (testing.check_method, SeedsTheWorld, "global random generators"),
+        (testing.check_adaptation, RenewsInSilence, "class 1, which is not among the renewed"),
+        (testing.check_adaptation, PutsStrangers, "samples of the classes 0, 1 and 2"),
+        (testing.check_detector, Draws, "global random generators"),
+        (testing.check_detector, ChangesBuffer, "buffer as it was"),
+        (testing.check_detector, AnswersInNumpy, "True, False or None"),
+        (testing.check_detector, SaysNaN, "finite numbers"),
+        (testing.check_detector, TakesNothingForStable, "without monitored samples"),
         (testing.check_model, mixes_samples, "not close"),
         (testing.check_dataset, random_data, "same images at each call"),
     ],

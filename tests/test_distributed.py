@@ -70,6 +70,21 @@ def test_several_processes_have_the_buffer_the_draws_and_the_weights_of_one(tmp_
     ]
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are listed on Linux only")
+def test_a_group_leaves_no_thread_behind_that_could_abort_the_end_of_python() -> None:
+    """Also where the first optimiser is made within it: that imports what keeps groups alive."""
+    code = (
+        "import driftwise as dw, os, torch\n"
+        "with dw.distributed.joined() as group:\n"
+        "    assert group.size == 2\n"
+        "    torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1)\n"
+        "names = [open(f'/proc/self/task/{each}/comm').read() for each in os.listdir('/proc/self/task')]\n"
+        "print([name for name in names if 'gloo' in name])\n"
+    )
+    for out, errors in outputs_of(group_of(2, "-c", code)):
+        assert out == "[]\n", errors
+
+
 def test_on_a_device_messages_buffers_and_steps_lie_there_and_have_the_same_numbers(
     tmp_path: Path,
 ) -> None:

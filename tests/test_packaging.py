@@ -30,9 +30,13 @@ def test_one_version_stands_everywhere() -> None:
 def test_workflows_call_what_is_there(name: str) -> None:
     workflow = read(f".github/workflows/{name}.yml")
     assert workflow["permissions"] == {"contents": "read"}
-    lines = [
-        step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    pinned = [
+        re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", step["uses"]) for step in steps if "uses" in step
     ]
+    assert pinned
+    assert all(pinned), "a tag can be moved, a commit cannot"
+    lines = [step["run"] for step in steps if "run" in step]
     assert lines
     for line in lines:
         for target in re.findall(r"^make (\w+)", line, re.M):

@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from driftwise import adapt, datasets, detect, encoders, methods, models, plot, streams, testing
+    from driftwise import (
+        adapt,
+        datasets,
+        detect,
+        distributed,
+        encoders,
+        methods,
+        models,
+        plot,
+        streams,
+        testing,
+    )
+    from driftwise import memory as memory
     from driftwise.analytic_learner import AnalyticLearner
     from driftwise.config.schema import RunConfig
     from driftwise.datasets.arrays import from_torch_dataset
@@ -56,7 +68,8 @@ _HOMES = {
 }
 
 _PACKAGES = (
-    *("adapt", "datasets", "detect", "encoders", "methods", "models", "plot", "streams", "testing"),
+    *("adapt", "datasets", "detect", "distributed", "encoders", "memory", "methods", "models"),
+    *("plot", "streams", "testing"),
 )
 
 __all__ = [
@@ -79,6 +92,7 @@ __all__ = [
     "adapt",
     "datasets",
     "detect",
+    "distributed",
     "encoders",
     "from_torch_dataset",
     "load",

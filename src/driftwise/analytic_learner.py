@@ -322,12 +322,12 @@ class AnalyticLearner:
         return self.logits_of(self.network, images)
 
     def logits_of(self, network: nn.Module, images: Tensor) -> Tensor:
-        """Scores of samples by a copy of the network; other threads may call this."""
+        """Scores (samples, classes) of vectors (samples, features); other threads may call this."""
         logits: Tensor = network(self._vectors(images))
         return logits
 
     def encode(self, images: Tensor) -> Encoding:
-        """Logits, and the scaled vectors as features."""
+        """Logits (samples, classes), and the scaled vectors (samples, features) as features."""
         vectors = self._vectors(images)
         return Encoding(logits=self.network(vectors), features=self.network.scaled(vectors))
 

@@ -44,6 +44,9 @@ def joined() -> Iterator[Group]:
     if started_together() == 1 or not dist.is_available() or dist.is_initialized():
         yield Group()
         return
+    # Optimisers import this. Where that happens within a group, the group outlives its end, and its
+    # threads now and then abort the process when Python ends.
+    import torch._dynamo  # noqa: F401
     from torch.distributed.rendezvous import rendezvous  # not in every build of torch
 
     backend = _take_accelerator()

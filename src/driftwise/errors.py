@@ -53,7 +53,15 @@ class UserError(ValueError):
 
 
 class RunFailure(RuntimeError):
-    """A run that could not continue although its settings were right (a full disk, a NaN loss)."""
+    """A run that could not continue although its settings were right (a full disk, a NaN loss).
+
+    >>> import driftwise
+    >>> try:
+    ...     raise driftwise.RunFailure("the disk is full")  # as a run would
+    ... except driftwise.RunFailure as error:
+    ...     print(error)
+    the disk is full
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(shortened(message))

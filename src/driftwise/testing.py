@@ -4,21 +4,27 @@
         driftwise.testing.check_method(lambda: MyMethod(alpha=0.5))
 
 Each check makes the component, uses it on a few small samples as a run does, and raises
-AssertionError where it breaks the contract of its kind. The project's own components go through the
-same checks.
+AssertionError where it breaks the contract of its kind, or the UserError with which a run refuses it.
+The project's own components go through the same checks.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from driftwise import rng
 from driftwise.datasets.validate import check_dataset as _check_data
 from driftwise.detect import Detector, DetectorContext
+from driftwise.detect.base import Accumulates, reads_monitored
 from driftwise.learner import Learner
 from driftwise.memory import ReplayBuffer
 from driftwise.methods import ER, Method
@@ -26,7 +32,7 @@ from driftwise.models import MLP, seeded
 from driftwise.part_state import PartState
 from driftwise.protocols import Adaptation, AdaptationContext, Choose
 from driftwise.stats.fraction import estimate_shares
-from driftwise.types import Dataset, Encoding, Samples, StepReport, Verdict
+from driftwise.types import AdaptationResult, Dataset, Encoding, Samples, StepReport, Verdict
 
 SHAPE = (8, 8, 1)
 """of the images that components are tried with: (height, width, channels)"""
@@ -56,6 +62,18 @@ def same(first: Any, second: Any) -> bool:
     return type(first) is type(second) and bool(first == second)
 
 
+@contextlib.contextmanager
+def _leaves_global_randomness() -> Iterator[None]:
+    with rng.as_global(torch.Generator().manual_seed(1_000_003)):  # a state that nobody seeds
+        before = rng.global_state()
+        yield
+        after = rng.global_state()
+    assert after == before, (
+        "expected the global random generators of torch and numpy as they were; draw from a generator "
+        "of your own, such as driftwise.rng.fork(seed, 'name')"
+    )
+
+
 def check_method(make: Callable[[], Method]) -> None:
     """A method learns what it sees, keeps its promises about the buffer, and resumes exactly.
 
@@ -73,7 +91,15 @@ def check_learner(make: Callable[[], Learner]) -> None:
     """The same for a whole learner of images of `SHAPE` in `NUM_CLASSES` classes."""
     learner = make()
     learner.begin_task([0, 1])
-    losses = [learner.observe(make_samples(10, seed=n, labels=(0, 1))).loss for n in range(30)]
+    first = make_samples(10, seed=0, labels=(0, 1))
+    with _leaves_global_randomness():
+        losses = [learner.observe(first).loss]
+    assert same(vars(first), vars(make_samples(10, seed=0, labels=(0, 1)))), (
+        "expected the batch as it was after a step"
+    )
+    network = learner.network
+    assert network.training, "expected the network in training mode after a step, as it was before"
+    losses += [learner.observe(make_samples(10, seed=n, labels=(0, 1))).loss for n in range(1, 30)]
     again = learner.observe(make_samples(10, seed=0, labels=(0, 1))).loss
     assert again < losses[0], (
         f"expected a smaller loss on a batch seen before; {losses[0]} -> {again}"
@@ -119,7 +145,15 @@ def check_adaptation(make: Callable[[], Adaptation]) -> None:
         buffer.put(make_samples(12))
         labels = _Labels(available)
         drifted = [Verdict(task=2, label=label, drifted=True) for label in (1, 2)]
-        result = make().adapt(drifted, _context(buffer, labels))
+        adaptation = make()
+        state = PartState(adaptation, "adaptation")
+        kept_before = {label: buffer.samples_of(label).ids.tolist() for label in (1, 2)}
+        with _leaves_global_randomness():
+            result = adaptation.adapt(drifted, _context(buffer, labels))
+        assert isinstance(result, AdaptationResult), (
+            f"expected an AdaptationResult; got {type(result).__name__}"
+        )
+        state.state_dict()  # refuses what changes and cannot be saved
         assert set(labels.asked) <= {1, 2}, (
             f"expected labels of 1 and 2 alone; asked {labels.asked}"
         )
@@ -139,6 +173,15 @@ def check_adaptation(make: Callable[[], Adaptation]) -> None:
             assert buffer.counts() == {0: 4, 1: 4, 2: 4}, "without labels no class may lose samples"
             nothing = (result.renewed, result.extra, result.from_scratch) == ((), None, False)
             assert nothing, f"expected no change without labels; got {result}"
+        for label, ids in kept_before.items():
+            changed = buffer.samples_of(label).ids.tolist() != ids
+            assert not changed or label in result.renewed, (
+                f"replaced samples of class {label}, which is not among the renewed {result.renewed}"
+            )
+        learned = set() if result.extra is None else set(result.extra.labels.tolist())
+        assert set(buffer.counts()) <= {0, 1, 2} <= set(buffer.counts()) | learned, (
+            f"expected samples of the classes 0, 1 and 2; the buffer has {buffer.counts()}"
+        )
     buffer, labels = ReplayBuffer(12), _Labels(50)
     buffer.put(make_samples(12))
     before = buffer.state_dict()
@@ -156,29 +199,53 @@ def check_detector(make: Callable[[DetectorContext], Detector]) -> None:
 
     `make(context)` returns the detector: the class itself, or `bind` of `detect.KS()` and the like.
     """
-    detector = make(DetectorContext(encoder=_Pixels, drifting=lambda _: (2,)))
-    buffer = ReplayBuffer(60)
+    context = DetectorContext(encoder=_Pixels, drifting=lambda _: (2,))
+    detector, again = make(context), make(context)
+    reads = reads_monitored(detector)
+    state = PartState(detector, "detector")
+    buffer, monitored = ReplayBuffer(60), make_samples(60, seed=1)
     buffer.put(make_samples(60))
-    verdicts = detector.check(4, [2, 0, 1], make_samples(60, seed=1), buffer)
+    before = buffer.state_dict()
+    with _leaves_global_randomness():
+        verdicts = detector.check(4, [2, 0, 1], monitored, buffer)
+    assert same(buffer.state_dict(), before), "expected the buffer as it was after a check"
+    assert same(vars(monitored), vars(make_samples(60, seed=1))), (
+        "expected the monitored samples as they were after a check"
+    )
     labels = [verdict.label for verdict in verdicts]
     assert labels == [2, 0, 1], f"expected verdicts on the classes 2, 0, 1; got {labels}"
     assert {verdict.task for verdict in verdicts} == {4}, "expected verdicts of task 4"
     for verdict in verdicts:
-        assert verdict.drifted in (True, False, None), f"drifted is {verdict.drifted!r}"
+        known = any(verdict.drifted is answer for answer in (True, False, None))
+        assert known, f"expected True, False or None as drifted; got {verdict.drifted!r}"
+        try:
+            json.dumps(asdict(verdict), allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise AssertionError(
+                f"expected Python's own finite numbers, which can be saved; got {verdict}: {error}"
+            ) from error
+        assert verdict.p_value is None or 0 <= verdict.p_value <= 1, f"p-value {verdict.p_value}"
         has_reason = verdict.reason is not None
         assert (verdict.drifted is None) is has_reason, (
             "expected a reason just where it is untestable"
         )
     assert detector.check(4, [], make_samples(0), buffer) == [], "expected no verdict on no class"
-    PartState(detector, "detector").state_dict()  # refuses what changes and cannot be saved
+    state.state_dict()  # refuses what changes and cannot be saved
+    twin = again.check(4, [2, 0, 1], make_samples(60, seed=1), buffer)
+    assert twin == verdicts, f"expected the same verdicts of another one like it; got {twin}"
+    if reads and not isinstance(detector, Accumulates):  # these judge by what came before, too
+        (verdict,) = make(context).check(4, [2], make_samples(60, seed=1, labels=(0, 1)), buffer)
+        assert verdict.drifted is None, (
+            f"expected a class without monitored samples to be untestable; got {verdict.drifted}"
+        )
 
 
 def check_dataset(make: Callable[[], Dataset]) -> None:
     """A data set has samples of one kind, a name for every label, and is the same at each call."""
     dataset, again = make(), make()
     _check_data(dataset, source="the data set")
-    for column in ("images", "labels"):
-        equal = (getattr(dataset, column) == getattr(again, column)).all()
+    for column, first in vars(dataset).items():
+        equal = np.array_equal(first, getattr(again, column))
         assert equal, f"expected the same {column} at each call"
 
 

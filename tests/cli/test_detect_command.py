@@ -89,7 +89,8 @@ def detect(machine: Path, capsys: pytest.CaptureFixture[str]) -> Command:
         arguments.options = options or {}
         capsys.readouterr()
         code = arguments.call(arguments)
-        return Outcome(code, *capsys.readouterr())
+        out, err = capsys.readouterr()
+        return Outcome(code, out.replace("\n  ", " "), err)  # long lines are folded
 
     return run
 

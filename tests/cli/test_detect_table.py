@@ -47,7 +47,8 @@ def last(machine: Path) -> Path:
 def detect(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
     capsys.readouterr()
     code = command(["detect", *map(str, words)])
-    return code, *capsys.readouterr()
+    out, err = capsys.readouterr()
+    return code, out.replace("\n  ", " "), err  # long lines are folded
 
 
 def test_a_column_that_has_no_value_in_common_is_named(

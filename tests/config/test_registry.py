@@ -94,3 +94,22 @@ def test_an_installed_package_adds_components_by_name(
     assert "offered by the package others-parts" in listing
     assert "--method.weight" in listing
     assert "cannot be used: cannot import 'others_parts:Missing'" in listing
+
+
+@pytest.mark.usefixtures("package")
+def test_a_name_that_two_packages_offer_is_refused_where_it_is_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    info = tmp_path / "rivals-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: rivals\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[driftwise.methods]\nweighted = rivals:Other\n")
+    registry.installed.cache_clear()
+    with pytest.raises(UserError, match="'weighted' is the name of several components") as refusal:
+        run(RunConfig(method="weighted"), tmp_path / "run")
+    for path in ("rivals:Other", "others_parts:Weighted"):
+        assert path in str(refusal.value)
+    assert command(["list", "method"]) == 0
+    assert "cannot be used: method 'weighted' is the name of several" in " ".join(
+        capsys.readouterr().out.split()
+    )

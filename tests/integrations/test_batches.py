@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from driftwise.errors import UserError
-from driftwise.integrations.batches import Batch, Packing
+from driftwise.integrations.batches import Batch, Packing, read_all
 
 X, Y = torch.zeros(4, 3), torch.arange(4)
 
@@ -23,6 +23,7 @@ X, Y = torch.zeros(4, 3), torch.arange(4)
         ((X[:3], Y), "an entry for each of 4 labels"),
         ((["a", "b", "c", "d"], Y), "must be a tensor; got a list"),
         ((X, Y - 1), "class numbers from 0"),
+        ((X.to_sparse(), Y), "must be a dense tensor; got torch.sparse_coo"),
     ],
 )
 def test_a_batch_that_cannot_be_read_is_refused_in_words(batch: Any, message: str) -> None:
@@ -40,6 +41,18 @@ def test_several_inputs_come_back_bit_for_bit_and_another_shape_is_refused() -> 
         packing.pack(
             Batch.read({**inputs, "ids": torch.zeros(4, 6, dtype=torch.int64), "labels": Y})
         )
+
+
+def test_inputs_may_come_in_another_order_and_batches_of_several_shapes_are_refused() -> None:
+    packing = Packing()
+    first = packing.pack(Batch.read({"a": X, "b": Y, "labels": Y}))
+    assert torch.equal(packing.pack(Batch.read({"b": Y, "labels": Y, "a": X})).ids, first.ids)
+    with pytest.raises(
+        UserError, match=r"batches of what current returns.*pad texts to one length"
+    ):
+        read_all(iter([(X, Y), (X[:, :2], Y)]), "what current returns")
+    with pytest.raises(UserError, match=r"expected a float32 \(3,\), as at first; got c float32"):
+        read_all([{"a": X, "labels": Y}, {"c": X, "labels": Y}], "what current returns")
 
 
 def test_equal_samples_have_equal_ids_others_other_ones_and_none_have_none() -> None:

@@ -131,6 +131,15 @@ def test_a_card_shows_strange_names_as_text(run: Path) -> None:
             ),
             "trust_imports=True",
         ),
+        (lambda out: (out / "config.json").write_text("[" * 100_000), "no run that"),
+        (
+            lambda out: (out / "config.json").write_text(
+                json.dumps(
+                    {**json.loads((out / "config.json").read_text()), "input_shape": [1, "a", 8]}
+                )
+            ),
+            "settings in .* make no network",
+        ),
     ],
 )
 def test_a_damaged_or_strange_folder_is_refused(
@@ -140,6 +149,22 @@ def test_a_damaged_or_strange_folder_is_refused(
     change(tmp_path / "out")  # type: ignore[operator]
     with pytest.raises(UserError, match=message):
         from_hub(tmp_path / "out")
+
+
+def test_an_export_does_not_write_over_the_run_nor_over_other_files(
+    run: Path, tmp_path: Path
+) -> None:
+    before = (run / "result.json").read_bytes()
+    with pytest.raises(
+        UserError, match=r"not exported \(.*result.json.*\), and would be written over"
+    ):
+        export(run, run)
+    assert (run / "result.json").read_bytes() == before
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="is a file"):
+        export(run, tmp_path / "file")
+    for _ in range(2):  # what it has written itself
+        export(run, tmp_path / "out")
 
 
 @pytest.mark.parametrize("name", ["", "../nothing", "me/", "/nothing"])

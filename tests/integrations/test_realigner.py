@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
+import pytest
 import torch
 from torch import nn
 from trainer_cases import EPOCHS, LR, Digits, make_network, own_loop
 
+from driftwise.detect import KS, Sequential
+from driftwise.errors import UserError
 from driftwise.integrations.realigner import Realigner
+from driftwise.testing import same
+
+X, Y = torch.randn(40, 4, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 2
+
+
+def realigner_of(**settings: Any) -> Realigner:
+    return Realigner(nn.Linear(4, 2), current=lambda: (X, Y), buffer=10, **settings)
 
 
 def test_a_bare_loop_has_weights_buffer_and_costs_of_our_own_loop_bit_for_bit() -> None:
@@ -32,3 +45,39 @@ def test_a_bare_loop_has_weights_buffer_and_costs_of_our_own_loop_bit_for_bit() 
     assert realigner.ledger.labels == loop.ledger.labels
     assert realigner.ledger.labels["adaptation"] > 0
     assert abs(digits.accuracy(network) - faa) < 1e-4
+
+
+def test_samples_between_tasks_are_refused_since_their_classes_would_never_be_checked() -> None:
+    realigner = realigner_of()
+    for call in (realigner.extend, realigner.offer):
+        with pytest.raises(UserError, match="call begin_task before"):
+            call((X, Y))
+    realigner.begin_task()
+    realigner.offer((X, Y))
+    realigner.end_task()
+    with pytest.raises(UserError, match="call begin_task before offer"):
+        realigner.offer((X, Y))
+    assert realigner.known_classes == (0, 1)
+
+
+def test_a_step_may_change_its_first_batch_in_place_before_it_is_offered() -> None:
+    realigner = realigner_of()
+    realigner.begin_task()
+    batch = (X[:8].clone(), Y[:8].clone())
+    inputs, labels = realigner.extend(batch)
+    inputs.add_(100)
+    labels.zero_()
+    assert torch.equal(batch[0], X[:8])
+    assert torch.equal(batch[1], Y[:8])
+
+
+def test_a_state_is_loaded_with_the_parts_that_it_came_from_and_a_copy_goes_on_alike() -> None:
+    realigner = realigner_of(detector=Sequential())
+    realigner.begin_task()
+    realigner.offer((X[:20], Y[:20]))
+    with pytest.raises(UserError, match=r"detector Sequential; this one has KS: make it with the"):
+        realigner_of(detector=KS()).load_state_dict(realigner.state_dict())
+    twin = copy.deepcopy(realigner)
+    for each in (realigner, twin):
+        each.offer((X[20:], Y[20:]))
+    assert same(twin.buffer.state_dict(), realigner.buffer.state_dict())

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -233,6 +234,34 @@ def test_lightning_evaluation_workers_and_another_fit_of_a_trainer_change_nothin
     assert same(lasting(mine), lasting(callback))
 
 
+def test_lightning_finds_the_arguments_that_a_training_step_has() -> None:
+    """A step without `batch_idx` is a step of Lightning's, too."""
+    pl = pytest.importorskip("lightning.pytorch")
+    from driftwise.integrations.lightning import Realignment
+
+    class Short(pl.LightningModule):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 2)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return self.layer(x)
+
+        def training_step(self, batch: Any) -> Any:
+            return torch.nn.functional.cross_entropy(self(batch[0]), batch[1])
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    x, y = torch.zeros(4, 4), torch.arange(4) % 2
+    callback = Realignment(current=lambda: (x, y), buffer=4)
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_checkpointing": False}
+    trainer = pl.Trainer(max_epochs=1, accelerator="cpu", callbacks=[callback], **quiet)
+    data = torch.utils.data.TensorDataset(x, y)
+    trainer.fit(Short(), torch.utils.data.DataLoader(data))
+    assert callback.realigner.steps == 4
+
+
 def test_lightning_accumulates_gradients_of_batches_and_draws() -> None:
     pytest.importorskip("lightning")
     module, callback, tasks = fitted(accumulate_grad_batches=2)
@@ -311,6 +340,27 @@ def test_transformers_batches_without_labels_are_refused(monkeypatch: pytest.Mon
     monkeypatch.setattr(Classifier, "config", None, raising=False)
     with pytest.raises(UserError, match=r"batch has no labels.*got a mapping with pixel_values"):
         trained(label_smoothing_factor=0.1)
+
+
+def test_transformers_extends_and_offers_a_batch_once_in_a_step_of_several_forwards() -> None:
+    pytest.importorskip("transformers")
+    from driftwise.integrations.transformers import RealignmentCallback
+
+    x, y = torch.zeros(4, 4), torch.arange(4) % 2
+    callback = RealignmentCallback(current=lambda: {"x": x, "labels": y}, buffer=8)
+    seen: list[Any] = []
+    model = torch.nn.Module()
+    model.forward = lambda **inputs: seen.append(inputs)
+    args, state = SimpleNamespace(n_gpu=0, torch_compile=False), SimpleNamespace(global_step=0)
+    callback.on_train_begin(args, state, None, model=model)
+    for _ in range(2):
+        callback.on_step_begin(args, state, None)
+        model(x=x, labels=y)
+        model(x=x, labels=y)
+        callback.on_step_end(args, state, None)
+    assert [len(each["labels"]) for each in seen] == [4, 4, 8, 8]
+    assert seen[2]["x"] is seen[3]["x"]
+    assert callback.realigner.ledger.labels["stream"] == 8
 
 
 def test_transformers_finds_the_drifted_classes_and_realigns() -> None:

@@ -257,7 +257,7 @@ def test_a_shared_scatter_is_the_sum_of_the_classes_own() -> None:
     assert own.pooled()[1] == shared.pooled()[1] == len(samples) - 4
     waiting = shared.nbytes() - 8 * (8 * 8 + 4 * 8)
     assert 0 <= waiting < 8 * 8 * 32, "fewer than 32 vectors wait to be summed"
-    assert own.nbytes() > 8 * (8 * 8 + 4 * 8)
+    assert own.nbytes() == 4 * 8 * (8 * 8 + 8), "each class its mean and its scatter"
 
 
 def test_reading_or_saving_a_shared_scatter_changes_no_digit_of_what_follows() -> None:

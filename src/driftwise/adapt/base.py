@@ -23,6 +23,12 @@ class Adaptation(ABC):
     `adapt` must be implemented. `follow_up` may be, by an adaptation that continues after the tasks
     that follow. An adaptation that changes writes `state_dict` and `load_state_dict`, both or
     neither; a custom one without them is saved by its attributes (`part_state.py`).
+
+    >>> class Forget(Adaptation):  # drops what is outdated, and asks for no label
+    ...     def adapt(self, drifted, context):
+    ...         for verdict in drifted:
+    ...             context.buffer.drop(verdict.label)
+    ...         return AdaptationResult()
     """
 
     @abstractmethod

@@ -7,6 +7,7 @@ import contextlib
 import io
 import json
 import tempfile
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -561,19 +562,32 @@ def _print(arguments: argparse.Namespace, outcome: Mapping[str, Any]) -> None:
         print(f"\n{page.features_title(outcome)}")
         print(features.text())
         print()
-    for line in (*page.remarks(outcome), *page.causes(outcome)):
-        print(line)
+    lines = [*page.remarks(outcome), *page.causes(outcome)]
     if any(each["auc"] is not None and each["auc"] < 0.495 for each in outcome["classes"]):
-        print("an AUC below 0.5 means what 0.5 means: the two sides cannot be distinguished")
+        lines.append("an AUC below 0.5 means what 0.5 means: the two sides cannot be distinguished")
     if outcome["left_out"]:
-        print(f"{len(outcome['left_out']):,} files left out, since they are no usable images")
+        lines.append(
+            f"{len(outcome['left_out']):,} files left out, since they are no usable images"
+        )
     if outcome["self_check"] is not None:
-        print(page.measured_false_alarms(outcome))
-    print(page.encoder_line(outcome))
-    if line := page.happened(outcome):
-        print(line)
+        lines.append(page.measured_false_alarms(outcome))
+    lines += [page.encoder_line(outcome), page.happened(outcome)]
+    for line in filter(None, lines):
+        print(_folded(line))
     print(f"{page.headline(outcome)}; {page.rule(outcome)}")
     _print_page(arguments)
+
+
+def _folded(line: str) -> str:
+    """A line as it fits a terminal and a page.
+
+    >>> print(_folded("what happened: " + "drift, " * 14 + "realign"))
+    what happened: drift, drift, drift, drift, drift, drift, drift, drift, drift, drift, drift, drift, drift,
+      drift, realign
+    """
+    return textwrap.fill(
+        line, 110, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _print_page(arguments: argparse.Namespace) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from driftwise.config.custom import CustomPart, is_import_path
 from driftwise.datasets.catalogue import BENCHMARKS
 from driftwise.encoders.names import ENCODERS, LIBRARIES
-from driftwise.errors import unknown_name
+from driftwise.errors import UserError, unknown_name
 
 
 @dataclass(frozen=True)
@@ -261,16 +261,33 @@ GROUPS = {
 """The group of entry points through which an installed package offers components of each kind."""
 
 
+@dataclass(frozen=True)
+class _Ambiguous(CustomPart):
+    """A name that several packages offer for different components."""
+
+    def factory(self) -> Any:
+        """UserError: which one is meant would depend on the order of installation."""
+        raise UserError(
+            f"{self.kind} {self.path!r} is the name of several components ({self.summary}); use the "
+            "import path of the one that you mean, module:name"
+        )
+
+
 @functools.cache
 def installed(kind: str) -> Mapping[str, CustomPart]:
     """Components that installed packages offer, by name; the catalogue's own names come first."""
     if kind not in GROUPS:
         return {}
-    return {
-        point.name: CustomPart(kind, point.value, f"offered by the package {point.dist.name}")
-        for point in entry_points(group=GROUPS[kind])
-        if point.dist is not None and point.name not in CATALOGUE[kind]
-    }
+    found: dict[str, CustomPart] = {}
+    for point in entry_points(group=GROUPS[kind]):
+        if point.dist is None or point.name in CATALOGUE[kind]:
+            continue
+        part = CustomPart(kind, point.value, f"offered by the package {point.dist.name}")
+        other = found.setdefault(point.name, part)
+        if other.path != part.path:
+            both = f"{other.path} {other.summary}, {part.path} {part.summary}"
+            found[point.name] = _Ambiguous(kind, point.name, both)
+    return found
 
 
 def own_code(config: Any) -> dict[str, str]:

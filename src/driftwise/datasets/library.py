@@ -122,6 +122,12 @@ def fetch(name: str, *, progress: Progress | None = None) -> Path:
 
     A data set that is there already is kept. Nothing shows in its place until all of it is there;
     an interrupted download continues where it stopped.
+
+    >>> try:
+    ...     fetch("digits")  # fetch("cifar-10") downloads it
+    ... except UserError as error:
+    ...     print(error)
+    digits comes inside a package; there is nothing to fetch
     """
     known = known_set(name)
     if known.is_embedded:

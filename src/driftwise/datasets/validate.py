@@ -118,6 +118,14 @@ def group_domains(dataset: Dataset, groups: Mapping[str, str]) -> Dataset:
 
     No sample is left out: that would copy pixels that may be larger than memory, and a stream
     shows only the domains that its schedule names.
+
+    >>> import numpy as np
+    >>> import driftwise as dw
+    >>> vectors, years = np.random.default_rng(0).normal(size=(6, 2)), ["2021", "2022", "2023"] * 2
+    >>> data = dw.datasets.from_arrays(vectors, ["a", "b"] * 3, domains=years)
+    >>> grouped = group_domains(data, {"2021": "before", "2022": "before"})
+    >>> grouped.domain_names
+    ('before', 'other')
     """
     assert dataset.domains is not None, "only a data set with domains can be grouped"
     names = (*dict.fromkeys(groups.values()), "other")

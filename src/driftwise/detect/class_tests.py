@@ -81,6 +81,17 @@ class ClassTests:
     The more classes share a level, the finer p-values must be: tests that draw random splits draw
     as many as the strictest threshold asks for, up to `MAX_SPLITS`, but never fewer than their own
     number. Where that is not enough, or too slow, tests on held-out samples take their place.
+
+    >>> import torch
+    >>> from driftwise.detect.two_sample import ks_on
+    >>> from driftwise.types import Encoding
+    >>> def side(sharpness):  # logits (samples, classes), features (samples, d)
+    ...     logits = sharpness * torch.randn(50, 10, generator=torch.Generator().manual_seed(0))
+    ...     return Encoding(logits=logits, features=logits)
+    >>> tests = ClassTests([ks_on("entropy")], ComparisonOptions())
+    >>> verdicts = tests.verdicts(2, {0: (side(1), side(1)), 1: (side(1), side(5))})
+    >>> [verdict.drifted for verdict in verdicts]
+    [False, True]
     """
 
     def __init__(

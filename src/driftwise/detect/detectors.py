@@ -142,7 +142,15 @@ def _detector(
 
 
 class TwoSampleDetector:
-    """Compares each class's current samples with its reference samples."""
+    """Compares each class's current samples with its reference samples.
+
+    `KS`, `MMD`, `C2ST` and `Combined` make it for a stream.
+
+    >>> from driftwise.detect import KS, DetectorContext
+    >>> context = DetectorContext(encoder=lambda: None, drifting=lambda task: [])
+    >>> isinstance(KS().bind(context), TwoSampleDetector)
+    True
+    """
 
     reads_monitored = True
 

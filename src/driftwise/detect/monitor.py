@@ -67,6 +67,14 @@ class Monitor:
     """Checks every class seen so far, and keeps its reference up to date.
 
     Labels that group monitored samples by class are labels too: each use is recorded.
+
+    >>> import driftwise as dw
+    >>> from driftwise.detect import AlwaysDetector
+    >>> from driftwise.streams import Task
+    >>> stream = dw.streams.class_incremental(dw.datasets.load("digits"), num_tasks=5, num_drifts=1)
+    >>> monitor = Monitor(AlwaysDetector(context=None), dw.ReplayBuffer(100), book=lambda n: None)
+    >>> [(verdict.label, verdict.drifted) for verdict in monitor.check(Task(stream, 2))]
+    [(0, True), (1, True)]
     """
 
     def __init__(

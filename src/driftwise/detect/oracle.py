@@ -14,7 +14,12 @@ from driftwise.types import Samples, Verdict
 
 
 class NeverDetector:
-    """Flags nothing."""
+    """Flags nothing: what `Never` makes for a stream.
+
+    >>> verdicts = NeverDetector(context=None).check(2, [0, 1], monitored=None, reference=None)
+    >>> [verdict.drifted for verdict in verdicts]
+    [False, False]
+    """
 
     reads_monitored = False
 
@@ -36,7 +41,11 @@ class NeverDetector:
 
 
 class AlwaysDetector(NeverDetector):
-    """Flags every class at every task."""
+    """Flags every class at every task: what `Always` makes for a stream.
+
+    >>> AlwaysDetector(context=None).flagged(2, [0, 1])
+    [0, 1]
+    """
 
     def flagged(self, task: int, classes: Sequence[int]) -> Collection[int]:
         """All of them."""
@@ -72,7 +81,13 @@ class Oracle:
 
 
 class OracleDetector(NeverDetector):
-    """What `Oracle` makes for a stream."""
+    """What `Oracle` makes for a stream.
+
+    >>> from driftwise.detect import DetectorContext
+    >>> context = DetectorContext(encoder=lambda: None, drifting=lambda task: [1])
+    >>> OracleDetector(context, Oracle()).flagged(2, [0, 1])
+    [1]
+    """
 
     def __init__(self, context: DetectorContext, options: Oracle) -> None:
         super().__init__(context)

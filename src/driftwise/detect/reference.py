@@ -75,6 +75,16 @@ class FingerprintReference:
 
     Valid for a fixed encoder only, for which learned samples are like fresh ones. Encodings are
     kept in half precision, so that a class takes a few kilobytes.
+
+    >>> import driftwise as dw
+    >>> from driftwise.streams import Task
+    >>> stream = dw.streams.class_incremental(dw.datasets.load("digits"), num_tasks=5, num_drifts=1)
+    >>> samples = Task(stream, 1).train()
+    >>> reference = FingerprintReference(dw.encoders.load("random"), size=50, seed=0)
+    >>> for _ in range(2):  # as after learning it, and after a realignment
+    ...     reference.renew(0, samples)
+    >>> [features.shape for features in reference.earlier_of(0)]
+    [torch.Size([50, 128])]
     """
 
     def __init__(self, encoder: Encoder, *, size: int, seed: int) -> None:
@@ -119,7 +129,7 @@ class FingerprintReference:
         return Encoding(logits=kept["logits"].float(), features=kept["features"].float())
 
     def earlier_of(self, label: int) -> Sequence[Tensor]:
-        """The features that were kept of a class before, the newest last."""
+        """The features that were kept of a class before, each (samples, d), the newest last."""
         return tuple(each.float() for each in self._earlier.get(label, ()))
 
     def like_the_stream(self, classes: Sequence[int]) -> dict[int, Encoding]:

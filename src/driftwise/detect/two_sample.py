@@ -82,7 +82,11 @@ class TwoSampleTest:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """One way of comparing two samples: a measure and a test."""
+    """One way of comparing two samples: a measure and a test.
+
+    >>> ks_on("entropy").name
+    'ks-entropy'
+    """
 
     name: str
     measure: Callable[[Encoding], Tensor]

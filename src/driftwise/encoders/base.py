@@ -16,7 +16,12 @@ from driftwise.types import Encoding
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderContext:
-    """What an encoder is given to work with."""
+    """What an encoder is given to work with.
+
+    >>> context = EncoderContext(learner=no_learner, image_shape=(8, 8, 1), seed=0)
+    >>> context.image_shape
+    (8, 8, 1)
+    """
 
     learner: Callable[[Tensor], Encoding]
     """the learner's own network, which encoding does not change"""
@@ -100,7 +105,17 @@ def no_learner(images: Tensor) -> Encoding:
 
 
 class LearnerEncoder:
-    """The learner's own network as it stands when a check is made."""
+    """The learner's own network as it stands when a check is made.
+
+    >>> import torch
+    >>> from driftwise.types import Encoding
+    >>> def learner(images):  # a run gives that of its learner
+    ...     flat = images.flatten(1).float()
+    ...     return Encoding(logits=flat[:, :10], features=flat)
+    >>> context = EncoderContext(learner=learner, image_shape=(8, 8, 1), seed=0)
+    >>> LearnerEncoder(context).encode(torch.zeros(5, 8, 8, 1)).features.shape
+    torch.Size([5, 64])
+    """
 
     fixed: ClassVar[bool] = False
 

@@ -61,6 +61,12 @@ class EmbeddingCache:
 
     Processes may share a folder. One at a time encodes what is missing, so that each sample is
     encoded once; what is there is read without waiting.
+
+    >>> import tempfile
+    >>> import driftwise as dw
+    >>> cache = EmbeddingCache(dw.encoders.load("random"), tempfile.mkdtemp())
+    >>> cache.features(dw.datasets.load("digits").images[:3]).shape
+    torch.Size([3, 128])
     """
 
     def __init__(self, encoder: Encoder, folder: str | os.PathLike[str] | None = None) -> None:

@@ -46,7 +46,15 @@ class AnyShapeRandomEncoder:
 
 
 class RandomEncoder:
-    """A small network that is never trained: fixed by its seed; with convolutions for images."""
+    """A small network that is never trained: fixed by its seed; with convolutions for images.
+
+    >>> import torch
+    >>> from driftwise.encoders import EncoderContext
+    >>> context = EncoderContext(learner=no_learner, image_shape=(8, 8, 1), seed=0)
+    >>> encoding = RandomEncoder(context).encode(torch.zeros(5, 8, 8, 1, dtype=torch.uint8))
+    >>> encoding.logits.shape, encoding.features.shape
+    (torch.Size([5, 32]), torch.Size([5, 128]))
+    """
 
     fixed: ClassVar[bool] = True
     blind_to: str = (

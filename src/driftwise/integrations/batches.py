@@ -21,6 +21,9 @@ LABEL_NAMES = ("labels", "label")
 Inputs = dict[str, Tensor]
 """what a network is given, by name, one entry per sample; "" where there is one tensor alone"""
 
+Columns = dict[str, tuple[str, tuple[int, ...]]]
+"""dtype and shape of a sample's inputs, by name; two are equal in any order"""
+
 _EXPECTED = (
     "expected a pair (inputs, labels), or a mapping of tensors with an entry 'labels', where inputs "
     "are a tensor or a mapping of tensors"
@@ -62,6 +65,11 @@ class Batch:
         first, labels = batch
         return _checked(dict(first) if isinstance(first, Mapping) else {"": first}, labels, what)
 
+    def copied(self) -> Batch:
+        """The same in memory of its own."""
+        inputs = {name: value.clone() for name, value in self.inputs.items()}
+        return Batch(inputs=inputs, labels=self.labels.clone())
+
     def joined(self, other: Batch) -> Batch:
         """This batch and then the other one, where this one lies."""
         return Batch(
@@ -96,7 +104,14 @@ def read_all(given: Any, what: str) -> Batch:
     batches = [_on_cpu(Batch.read(each, what)) for each in given]
     if not batches:
         raise UserError(f"{what} has no samples; {_EXPECTED}, or batches of these; got none")
-    whole = {name: torch.cat([each.inputs[name] for each in batches]) for name in batches[0].inputs}
+    first = _columns_of(batches[0])
+    for each in batches:
+        if (found := _columns_of(each)) != first:
+            raise UserError(
+                f"all batches of {what} must have inputs of one shape: expected {_described(first)}, "
+                f"as at first; got {_described(found)}: resize images, and pad texts to one length"
+            )
+    whole = {name: torch.cat([each.inputs[name] for each in batches]) for name in first}
     return Batch(inputs=whole, labels=torch.cat([each.labels for each in batches]))
 
 
@@ -107,15 +122,12 @@ class Packing:
     """
 
     def __init__(self) -> None:
-        self._columns: list[tuple[str, str, tuple[int, ...]]] | None = None
-        """name, dtype and shape of a sample's inputs, as in the first batch"""
+        self._columns: Columns | None = None
+        """as in the first batch, in its order"""
 
     def check(self, batch: Batch) -> None:
         """UserError where a batch's inputs are not like the first ones."""
-        columns = [
-            (name, str(value.dtype).removeprefix("torch."), tuple(value.shape[1:]))
-            for name, value in batch.inputs.items()
-        ]
+        columns = _columns_of(batch)
         if self._columns is None:
             self._columns = columns
         if columns != self._columns:
@@ -129,7 +141,7 @@ class Packing:
         """Floats in the precision of the batches so far: some trainers convert what they are given."""
         if self._columns is None:
             return batch
-        floats = {name: getattr(torch, dtype) for name, dtype, _ in self._columns}
+        floats = {name: getattr(torch, dtype) for name, (dtype, _) in self._columns.items()}
         inputs = {
             name: value.to(floats[name])
             if name in floats and floats[name].is_floating_point and value.is_floating_point()
@@ -141,7 +153,8 @@ class Packing:
     def pack(self, batch: Batch) -> Samples:
         """Samples with a digest of each one's content as its id; inputs stay on their device."""
         self.check(batch)
-        inputs = [value.detach().contiguous() for value in batch.inputs.values()]
+        assert self._columns is not None, "check has just set them"
+        inputs = [batch.inputs[name].detach().contiguous() for name in self._columns]
         rows = [as_bytes(value) for value in inputs]
         flat = rows[0] if len(rows) == 1 else torch.cat(rows, dim=1)
         known = torch.stack([batch.labels.detach(), _digests(flat)]).cpu()  # one copy, not two
@@ -159,7 +172,7 @@ class Packing:
         assert self._columns is not None, "nothing has been packed yet"
         inputs = {
             name: torch.empty(0, *shape, dtype=getattr(torch, dtype))
-            for name, dtype, shape in self._columns
+            for name, (dtype, shape) in self._columns.items()
         }
         return self.pack(Batch(inputs=inputs, labels=torch.empty(0, dtype=torch.int64)))
 
@@ -167,9 +180,9 @@ class Packing:
         """The inputs that were packed."""
         assert self._columns is not None, "nothing has been packed yet"
         if len(self._columns) == 1:
-            return {self._columns[0][0]: images}
+            return dict.fromkeys(self._columns, images)
         inputs, begin = {}, 0
-        for name, dtype_name, shape in self._columns:
+        for name, (dtype_name, shape) in self._columns.items():
             dtype: torch.dtype = getattr(torch, dtype_name)
             end = begin + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
             # The view of a slice need not lie at a multiple of the item's size.
@@ -184,7 +197,7 @@ class Packing:
         return {
             "columns": None
             if columns is None
-            else [[name, dtype, list(shape)] for name, dtype, shape in columns]
+            else [[name, dtype, list(shape)] for name, (dtype, shape) in columns.items()]
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -192,7 +205,7 @@ class Packing:
         columns = state["columns"]
         self._columns = None
         if columns is not None:
-            self._columns = [(name, dtype, tuple(shape)) for name, dtype, shape in columns]
+            self._columns = {name: (dtype, tuple(shape)) for name, dtype, shape in columns}
 
 
 def _checked(inputs: dict[str, Any], labels: Any, what: str) -> Batch:
@@ -207,6 +220,8 @@ def _checked(inputs: dict[str, Any], labels: Any, what: str) -> Batch:
         called = f"inputs {name!r}" if name else "inputs"
         if not isinstance(value, Tensor):
             raise UserError(f"{called} of {what} must be a tensor; got {_kind(value)}")
+        if value.layout is not torch.strided:
+            raise UserError(f"{called} of {what} must be a dense tensor; got {value.layout}")
         if value.ndim < 1 or len(value) != len(labels):
             raise UserError(
                 f"{called} of {what} must have an entry for each of {len(labels)} labels; got the "
@@ -236,8 +251,17 @@ def _kind(value: Any) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
 
 
-def _described(columns: Sequence[tuple[str, str, tuple[int, ...]]]) -> str:
-    return ", ".join(f"{name or 'inputs'} {dtype} {shape}" for name, dtype, shape in columns)
+def _columns_of(batch: Batch) -> Columns:
+    return {
+        name: (str(value.dtype).removeprefix("torch."), tuple(value.shape[1:]))
+        for name, value in batch.inputs.items()
+    }
+
+
+def _described(columns: Columns) -> str:
+    return ", ".join(
+        f"{name or 'inputs'} {dtype} {shape}" for name, (dtype, shape) in columns.items()
+    )
 
 
 def _digests(rows: Tensor) -> Tensor:

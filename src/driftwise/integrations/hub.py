@@ -116,7 +116,12 @@ def from_hub(
 def export(
     run: str | os.PathLike[str], folder: str | os.PathLike[str], *, trust_imports: bool = False
 ) -> None:
-    """Write what goes on the hub into a folder: weights, settings, result and model card."""
+    """Write what goes on the hub into a folder: weights, settings, result and model card.
+
+    Raises:
+        UserError: the folder has other files of these names, such as those of a run.
+    """
+    _refuse_other_files(Path(folder))
     result = read_result(run)
     predictor = load(run, trust_imports=trust_imports)
     tensors = {name: value.contiguous() for name, value in predictor.network.state_dict().items()}
@@ -220,6 +225,23 @@ def model_card(result: Mapping[str, Any]) -> str:
     )
 
 
+def _refuse_other_files(target: Path) -> None:
+    """UserError where `export` would write over what it has not written."""
+    if target.exists() and not target.is_dir():
+        raise UserError(f"{target} is a file; name a folder to export to")
+    there = [name for name in (WEIGHTS, SETTINGS, RESULT, CARD) if (target / name).exists()]
+    try:
+        about = json.loads((target / SETTINGS).read_text(encoding="utf-8"))
+        is_ours = about["library_name"] == "driftwise"
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        is_ours = False
+    if there and not is_ours:
+        raise UserError(
+            f"{target} has files that were not exported ({', '.join(there)}), and would be written "
+            "over; name another folder"
+        )
+
+
 def _read(folder: Path, *, trust_imports: bool) -> Predictor:
     """The predictor of a folder that `export` wrote, perhaps on a stranger's machine."""
     try:
@@ -229,7 +251,7 @@ def _read(folder: Path, *, trust_imports: bool) -> Predictor:
             raise KeyError("format")
         saved, names = dict(about["run"]), tuple(map(str, about["class_names"]))
         shape, raw = tuple(about["input_shape"]), tuple(about["image_shape"])
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
         raise UserError(
             f"{folder} holds no run that push_to_hub or export of this version wrote: "
             f"{type(error).__name__} {error}"
@@ -239,7 +261,14 @@ def _read(folder: Path, *, trust_imports: bool) -> Predictor:
     refuse_own_code(config, folder, trust_imports=trust_imports)
     config = dataclasses.replace(config, device="auto", memory_format="contiguous")
     dtype = torch.float32 if len(shape) == 1 else torch.uint8
-    learner = make_learner(config, shape, len(names), dtype=dtype)
+    try:
+        learner = make_learner(config, shape, len(names), dtype=dtype)
+    except UserError:
+        raise
+    except (RuntimeError, TypeError, ValueError, MemoryError) as error:
+        raise UserError(
+            f"the settings in {folder} make no network: {str(error).splitlines()[0]}"
+        ) from error
     weights = {name: each for name, each in tensors.items() if not name.startswith(_SCALING)}
     scaling = None
     try:

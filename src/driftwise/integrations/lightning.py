@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,7 @@ class Realignment(Callback):
         own = vars(pl_module).get("training_step")
         step = pl_module.training_step
 
+        @functools.wraps(step)  # Lightning looks at its arguments
         def training_step(batch: Any, *args: Any, **kwargs: Any) -> Any:
             return step(realigner.extend(batch), *args, **kwargs)
 

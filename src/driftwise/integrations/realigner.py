@@ -39,6 +39,9 @@ Current = Callable[[], Any]
 Ask = Callable[[int, int], Any]
 """(class, count) -> inputs of up to so many freshly labelled samples of the class; None: none."""
 
+_PARTS = ("detector", "adaptation")
+"""settings whose state no other part can read"""
+
 _AT_ONCE = 512
 """samples of a forward that nobody learns from"""
 
@@ -114,7 +117,10 @@ class Realigner:
         self.steps = 0
         self._replay = replay
         self._ask = labels
-        self._sources = {"monitored": current, "reference": reference or current}
+        self._sources = {
+            "monitored": ("current", current),
+            "reference": ("current", current) if reference is None else ("reference", reference),
+        }
         self._on_check = on_check
         self._packing = Packing()
         self._task = 0
@@ -209,9 +215,12 @@ class Realigner:
 
     def extend(self, batch: Any) -> Any:
         """The batch, in its form, with samples drawn from the buffer behind its own."""
+        self._refuse_between_tasks("extend")
         came = Batch.read(batch)
         if not len(self.buffer):
-            return batch
+            return came.copied().written(
+                batch
+            )  # the loop may change it in place before it is offered
         wanted = self._replay or int(self._group.gather(torch.tensor([len(came)])).sum())
         drawn = self.buffer.sample(wanted).samples
         replayed = Batch(inputs=self._packing.unpack(drawn.images), labels=drawn.labels)
@@ -223,6 +232,7 @@ class Realigner:
 
         `repeated`: the samples came before, in an earlier epoch; their labels count once.
         """
+        self._refuse_between_tasks("offer")
         samples = self._packing.pack(Batch.read(batch))
         self.buffer.offer(samples)
         self.steps += 1
@@ -232,6 +242,11 @@ class Realigner:
             self.ledger.book_labels("stream", len(labels))
         for label in sorted(set(labels.tolist())):
             self._came[label] = None
+
+    def _refuse_between_tasks(self, call: str) -> None:
+        """UserError where classes that come would never be checked."""
+        if not self.in_task:
+            raise UserError(f"no task is under way: call begin_task before {call}")
 
     def end_task(self) -> None:
         """The classes of the task are learned: their present samples are their reference."""
@@ -272,8 +287,8 @@ class Realigner:
 
     def _read(self, which: str) -> Samples:
         """What the user gives as monitored or reference samples, without those trained on."""
-        what = f"what {'current' if which == 'monitored' else which} returns"
-        samples = self._once(lambda: self._pack(self._sources[which](), what))
+        name, source = self._sources[which]
+        samples = self._once(lambda: self._pack(source(), f"what {name} returns"))
         used = torch.tensor(sorted(self._used), dtype=torch.int64)
         return samples[~torch.isin(samples.ids, used)]
 
@@ -309,6 +324,7 @@ class Realigner:
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes, as tensors and plain values; the network is saved by its owner."""
         return {
+            "parts": {name: self._settings[name] for name in _PARTS},
             "buffer": self.buffer.state_dict(),
             "monitor": self._monitor.state_dict(),
             "adaptation": self._adaptation_state.state_dict(),
@@ -332,6 +348,12 @@ class Realigner:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from `state_dict`, with any number of processes."""
+        for name, saved in state.get("parts", {}).items():
+            if self._settings[name] != saved:
+                raise UserError(
+                    f"the state to load is of a realigner with the {name} {saved}; this one has "
+                    f"{self._settings[name]}: make it with the same"
+                )
         self._join()
         self.buffer.load_state_dict(state["buffer"])
         self._monitor.load_state_dict(state["monitor"])

@@ -36,7 +36,8 @@ class RealignmentCallback(TrainerCallback):
         """`settings`: those of `Realigner`, but for the network."""
         self.realigner = Realigner(**settings)
         self._handle: Any = None
-        self._pending: list[Any] = []
+        self._pending: list[tuple[Any, Any]] = []
+        """batches of the step, each as it came and extended"""
         self._in_step = False
         self._repeated = False
         """whether the samples of this epoch came before"""
@@ -79,8 +80,13 @@ class RealignmentCallback(TrainerCallback):
             raise UserError("realignment needs a model's inputs by name; got positional ones")
         others = {name: kwargs[name] for name in kwargs if name not in _NOT_INPUTS}
         batch = {name: value for name, value in others.items() if value is not None}
-        extended = self.realigner.extend(batch)
-        self._pending.append(batch)
+        if self._pending and _same(batch, self._pending[-1][0]):
+            extended = self._pending[-1][
+                1
+            ]  # another forward of the batch, as contrastive losses make
+        else:
+            extended = self.realigner.extend(batch)
+            self._pending.append((batch, extended))
         changed = {**kwargs, **extended}
         if (items := kwargs.get("num_items_in_batch")) is not None:
             # The model divides its summed loss by this.
@@ -99,7 +105,7 @@ class RealignmentCallback(TrainerCallback):
         self._in_step = False
 
     def _offer(self) -> None:
-        for batch in self._pending:
+        for batch, _ in self._pending:
             self.realigner.offer(batch, repeated=self._repeated)
         self._pending.clear()
 
@@ -132,6 +138,10 @@ class RealignmentCallback(TrainerCallback):
 
 
 _NOT_INPUTS = ("num_items_in_batch", "return_dict", "output_attentions", "output_hidden_states")
+
+
+def _same(batch: dict[str, Any], other: dict[str, Any]) -> bool:
+    return list(batch) == list(other) and all(batch[name] is other[name] for name in batch)
 
 
 def _folder(args: Any, state: Any) -> Path:

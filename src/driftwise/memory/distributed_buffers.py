@@ -50,6 +50,8 @@ class ReplicatedBuffer:
 
     def __getattr__(self, name: str) -> Any:
         """What is the same in every process: capacity, counts, drop, put, samples_of, state, ..."""
+        if name == "_whole":  # while it is copied or unpickled
+            raise AttributeError(name)
         return getattr(self._whole, name)
 
     def offer(self, samples: Samples, extras: Extras = _NO_EXTRAS) -> None:
@@ -100,6 +102,8 @@ class ShardedBuffer:
 
     def __getattr__(self, name: str) -> Any:
         """What the index knows: capacity, free, seen, counts, slots_of, drop."""
+        if name == "_index":  # while it is copied or unpickled
+            raise AttributeError(name)
         return getattr(self._index, name)
 
     def offer(self, samples: Samples, extras: Extras = _NO_EXTRAS) -> None:

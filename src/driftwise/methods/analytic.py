@@ -33,7 +33,15 @@ class LinearClassifier:
 
 
 class AnalyticMethod(ABC):
-    """Turns class statistics into a classifier; the same one for any order of arrival."""
+    """Turns class statistics into a classifier; the same one for any order of arrival.
+
+    >>> import driftwise as dw
+    >>> class Signs(AnalyticMethod):  # compares with the signs of each mean, a class per row
+    ...     def classifier(self, statistics):
+    ...         means = statistics.means()  # (classes, d)
+    ...         return LinearClassifier(weights=means.sign(), bias=-means.abs().sum(dim=1) / 2)
+    >>> learner = dw.AnalyticLearner(Signs())
+    """
 
     scatter: ClassVar[Scatter] = "class"
     """what the statistics must keep"""

@@ -23,7 +23,14 @@ class SampleKeys(NamedTuple):
 
 
 class Inputs:
-    """Samples on the device of the network, converted to its input when first used."""
+    """Samples on the device of the network, converted to its input when first used.
+
+    >>> import torch
+    >>> bytes_, y = torch.zeros(5, 8, 8, 1, dtype=torch.uint8), torch.zeros(5, dtype=torch.long)
+    >>> inputs = Inputs(bytes_, y, {}, convert=lambda images: images.permute(0, 3, 1, 2) / 255)
+    >>> inputs.x.shape, inputs.y.shape
+    (torch.Size([5, 1, 8, 8]), torch.Size([5]))
+    """
 
     def __init__(
         self,
@@ -121,7 +128,18 @@ class Draw(Protocol):
 
 
 class Method(ABC):
-    """A method. It knows nothing of drift; most methods implement `outcome` alone."""
+    """A method. It knows nothing of drift; most methods implement `outcome` alone.
+
+    >>> import driftwise as dw
+    >>> from torch.nn.functional import cross_entropy
+    >>> class OnlyTheBuffer(Method):
+    ...     def outcome(self, network, stream, draw):
+    ...         batch = draw() or stream  # no draw while the buffer is empty
+    ...         loss = cross_entropy(network(batch.x), batch.y)
+    ...         return Outcome(loss=loss, logits=network(stream.x))  # (samples, classes)
+    >>> network = dw.models.seeded(dw.models.MLP, input_shape=(1, 8, 8), num_classes=10, seed=0)
+    >>> learner = dw.Learner(network, OnlyTheBuffer(), buffer=dw.ReplayBuffer(100))
+    """
 
     rehearses: ClassVar[bool] = True
     """whether stream samples are offered to the buffer"""
@@ -140,7 +158,7 @@ class Method(ABC):
         return minibatch_size
 
     def columns(self, logits: Tensor) -> Extras:
-        """What to keep in the buffer beside samples with these logits."""
+        """What to keep in the buffer beside samples with these logits (samples, classes)."""
         del logits
         return {}
 

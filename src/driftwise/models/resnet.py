@@ -31,6 +31,16 @@ class ResidualBlock(nn.Module):
     """relu(residual(x) + shortcut(x)); a subclass defines the residual.
 
     The block reads `channels_in` maps and writes `channels * expansion`.
+
+    >>> import torch
+    >>> class Linear(ResidualBlock):
+    ...     expansion = 1
+    ...
+    ...     @staticmethod
+    ...     def make_residual(channels_in, channels, stride):
+    ...         return nn.Sequential(nn.Conv2d(channels_in, channels, 1, stride=stride))
+    >>> Linear(channels_in=3, channels=8, stride=2)(torch.zeros(5, 3, 32, 32)).shape
+    torch.Size([5, 8, 16, 16])
     """
 
     expansion: ClassVar[int]

@@ -220,9 +220,13 @@ def _section(
 ) -> dict[str, object]:
     """For the template: how far a sweep is, its table, what was drawn from it."""
     counts = Counter(states[entry.id][0] for entry in sweep.entries)
-    what = f"Reproduces {sweep.reproduces} at scale" if sweep.reproduces else "Scale"
+    own = sweep.scale == "own"  # of a grid, whose settings are its own
+    if sweep.reproduces:
+        what = f"Reproduces {sweep.reproduces} at scale {sweep.scale}"
+    else:
+        what = "Settings as the grid says" if own else f"Scale {sweep.scale}"
     # The table, where there is one, begins with the scale and what it means.
-    note = f": {sweep.scale_note}" if sweep.scale_note and not table else ""
+    note = f": {sweep.scale_note}" if sweep.scale_note and not table and not own else ""
     folder, at = out / sweep.name, quote(sweep.name)
     has_files = names_a_file(sweep.name) and folder.is_dir()
     figures: dict[str, dict[str, str]] = {}
@@ -232,7 +236,7 @@ def _section(
             figures.setdefault(file.stem, {})[file.suffix[1:].upper()] = address
     return {
         "name": sweep.name,
-        "about": f"{what} {sweep.scale}{note}",
+        "about": f"{what}{note}",
         "counted": _counted(counts),
         "done": 100 * counts[DONE] / max(1, counts.total()),
         "failed": 100 * counts[FAILED] / max(1, counts.total()),

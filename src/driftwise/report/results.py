@@ -26,7 +26,21 @@ _GROUPS = ("labels", "seconds", "flops", "detection")
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """Finished runs as three tables that share the column `folder`."""
+    """Finished runs as three tables that share the column `folder`.
+
+    `driftwise.results` reads them.
+
+    >>> import tempfile
+    >>> import driftwise
+    >>> folder = tempfile.mkdtemp() + "/run"
+    >>> config = driftwise.RunConfig(epochs=1, max_per_class=40)  # few images: a quick example
+    >>> result = driftwise.run(config, folder)
+    >>> found = driftwise.results(folder)
+    >>> found
+    Results(1 runs, 15 accuracy, 20 verdicts, 0 warnings)
+    >>> list(found.accuracy[0])
+    ['folder', 'after_task', 'on_task', 'accuracy']
+    """
 
     runs: list[Row]
     """a row for each run: settings, accuracy, and costs as labels_adaptation, seconds_train, ..."""
@@ -64,6 +78,14 @@ def results(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) ->
 
     Raises:
         UserError: there is none.
+
+    >>> import tempfile
+    >>> import driftwise
+    >>> folder = tempfile.mkdtemp() + "/run"
+    >>> config = driftwise.RunConfig(epochs=1, max_per_class=40)  # few images: a quick example
+    >>> result = driftwise.run(config, folder)
+    >>> [row["adaptation"] for row in driftwise.results(folder).runs]
+    ['amr']
     """
     given = [paths] if isinstance(paths, str | os.PathLike) else paths
     found = find_runs([Path(path) for path in given])

@@ -85,7 +85,8 @@ def scale_words(sweep: Sweep, points: Iterable[GridPoint]) -> str:
     }
     smaller = sorted((a, b) for a, b in real if a is not None and b is not None and a != b)
     note = sweep.scale_note.rstrip(".")
-    words = [f"Scale {sweep.scale}: {note}." if note else f"Scale {sweep.scale}."]
+    scale = "Settings" if sweep.scale == "own" else f"Scale {sweep.scale}"
+    words = [f"{scale}: {note}." if note else f"{scale}."]
     if smaller:
         sizes = (f"{real:,} samples for {nominal:,}" for nominal, real in smaller)
         words.append(f"Buffers: {', '.join(sizes)}.")

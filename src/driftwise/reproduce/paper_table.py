@@ -115,7 +115,8 @@ class PaperTable:
     @property
     def about(self) -> tuple[str, ...]:
         """What must be known before any number is read: scale, benchmark, seeds."""
-        scale = f"scale {self.sweep.scale}: {self.sweep.scale_note}"
+        named = "settings" if self.sweep.scale == "own" else f"scale {self.sweep.scale}"
+        scale = f"{named}: {self.sweep.scale_note}"
         return tuple(
             filter(None, (scale, _seeds(self), _foreign_benchmark(self), _not_adapted(self)))
         )

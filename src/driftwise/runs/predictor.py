@@ -34,6 +34,17 @@ class Predictor:
     """The learner of a run as its last complete task left it.
 
     Samples are what the run's data set held: its frozen encoder and its scaling are applied here.
+    `driftwise.load` makes it.
+
+    >>> import tempfile
+    >>> import driftwise
+    >>> folder = tempfile.mkdtemp() + "/run"
+    >>> config = driftwise.RunConfig(epochs=1, max_per_class=40)  # few images: a quick example
+    >>> result = driftwise.run(config, folder)
+    >>> predictor = driftwise.load(folder)
+    >>> digits = driftwise.datasets.load("digits").images  # uint8 (samples, 8, 8, 1)
+    >>> predictor.predict(digits[:5]).shape, predictor.predict_proba(digits[:5]).shape
+    ((5,), (5, 10))
     """
 
     def __init__(
@@ -138,6 +149,14 @@ def load(
     from somebody else could name any code, so it is imported only with `trust_imports`. A run that
     was given a network as an object needs one of the same architecture again, and one that was
     given a frozen encoder needs that.
+
+    >>> import tempfile
+    >>> import driftwise
+    >>> folder = tempfile.mkdtemp() + "/run"
+    >>> config = driftwise.RunConfig(epochs=1, max_per_class=40)  # few images: a quick example
+    >>> result = driftwise.run(config, folder)
+    >>> driftwise.load(folder).class_names[:2]
+    ('0', '1')
     """
     saved = read_config(folder)
     saved.pop("keeper", None)  # what a live learner has beside its parts does not predict

@@ -141,6 +141,14 @@ def resume(
     A folder that came from somebody else could name any code (`module:name`) and any path to data:
     it is resumed only with `trust`. A run that was given `data`, a `network`, `features` or a
     `frozen_encoder` needs the same ones again.
+
+    >>> import tempfile
+    >>> import driftwise
+    >>> folder = tempfile.mkdtemp() + "/run"
+    >>> config = driftwise.RunConfig(epochs=1, max_per_class=40)  # few images: a quick example
+    >>> result = driftwise.run(config, folder)
+    >>> driftwise.resume(folder)["faa"] == result["faa"]  # it is finished: nothing is repeated
+    True
     """
     given = [
         *([] if data is None else ["benchmark", "data"]),

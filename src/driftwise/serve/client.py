@@ -175,13 +175,16 @@ class Client:
         texts: Sequence[str] | None = None,
         key: str | None = None,
     ) -> Observed:
-        """Samples to predict, monitor and learn; labels may be missing (None) or come later."""
+        """Samples to predict, monitor and learn; labels may be missing (None) or come later.
+
+        `x`: uint8 images (samples, height, width, channels) or floats (samples, ...); `y`: (samples,).
+        """
         body = {"x": _npy(x), "y": _labels(y), "texts": texts, "key": key or _key()}
         observed: Observed = _read(Observed, self._post("/v1/observe", body))
         return observed
 
     def probe(self, x: Any, y: Sequence[int] | np.ndarray) -> float:
-        """The accuracy on labelled samples, which are not learned."""
+        """The accuracy on labelled samples, `x` (samples, ...), `y` (samples,); none is learned."""
         found = self._post("/v1/probe", {"x": _npy(x), "y": _labels(y), "key": _key()})
         return float(found["correct"] / found["samples"])
 

@@ -44,6 +44,14 @@ class TaskLabels:
 
     Every task draws again: in a stream the samples of a class keep coming. The labels of classes
     that return in the task's own training data are known already, cost nothing and are right.
+
+    >>> import driftwise as dw
+    >>> from driftwise.streams import Task
+    >>> stream = dw.streams.class_incremental(dw.datasets.load("digits"), num_tasks=5, num_drifts=1)
+    >>> spent = []
+    >>> source = TaskLabels(Task(stream, 3), allowance=lambda n: n, book=spent.append, seed=0)
+    >>> len(source.ask(0, 20)), spent
+    (20, [20])
     """
 
     def __init__(
@@ -167,7 +175,15 @@ class TaskLabels:
 
 
 class StreamLabels:
-    """The label sources of a stream: one for each task."""
+    """The label sources of a stream: one for each task.
+
+    >>> import driftwise as dw
+    >>> from driftwise.streams import Task
+    >>> stream = dw.streams.class_incremental(dw.datasets.load("digits"), num_tasks=5, num_drifts=1)
+    >>> sources = StreamLabels(allowance=lambda n: min(n, 5), book=lambda n: None, seed=0)
+    >>> len(sources.of(Task(stream, 3)).ask(0, 20))  # the budget has five left
+    5
+    """
 
     def __init__(
         self,

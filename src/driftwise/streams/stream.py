@@ -368,7 +368,16 @@ def _refuse_transforms(schedule: Schedule, *, vectors: bool) -> None:
 
 
 class Task:
-    """One task of a stream: the classes it brings and everything that can be read during it."""
+    """One task of a stream: the classes it brings and everything that can be read during it.
+
+    >>> import driftwise as dw
+    >>> stream = dw.streams.class_incremental(dw.datasets.load("digits"), num_tasks=5, num_drifts=1)
+    >>> task = Task(stream, 3)
+    >>> task.new_classes, task.known_classes
+    ((4, 5), (0, 1, 2, 3))
+    >>> task.train().images.shape[1:]  # uint8 (samples, height, width, channels)
+    torch.Size([8, 8, 1])
+    """
 
     def __init__(self, stream: Stream, number: int) -> None:
         self.number = number
