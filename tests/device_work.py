@@ -96,6 +96,7 @@ def realigner_like_on_the_cpu(device: torch.device) -> None:
         assert torch.equal(mine.held, other)  # type: ignore[attr-defined]
     assert same(ours.buffer.state_dict(), theirs.buffer.state_dict())
     assert ours.records[-1].drifted == theirs.records[-1].drifted == (0, 1, 2, 3)
+    ours.begin_task()
     with pytest.raises(UserError, match="class numbers from 0; got -1"):
         ours.offer((torch.zeros(2, 1, 8, 8).to(device), torch.tensor([3, -1]).to(device)))
 
