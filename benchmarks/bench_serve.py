@@ -70,11 +70,15 @@ def serve(kind: str, network: str, learns: bool) -> None:
 
     torch.set_num_threads(1)
     learned = [0]
+    http: Any = "auto"
     learning = threading.main_thread()
     if kind == "driftwise":
         from driftwise.serve.api import make_app
+        from driftwise.serve.connections import Connection
         from driftwise.serve.service import Service
         from driftwise.serve.settings import ServeSettings
+
+        http = Connection
 
         def make(path: Path) -> Any:
             return learner(network, folder=path)
@@ -138,7 +142,9 @@ def serve(kind: str, network: str, learns: bool) -> None:
     listener = socket.socket(proto=socket.IPPROTO_TCP)  # or answers wait for 40 ms
     listener.bind(("127.0.0.1", 0))
     print(listener.getsockname()[1], flush=True)
-    config = uvicorn.Config(counting, log_level="error", lifespan="off", access_log=False)
+    config = uvicorn.Config(
+        counting, http=http, log_level="error", lifespan="off", access_log=False
+    )
     uvicorn.Server(config).run(sockets=[listener])
 
 

@@ -109,7 +109,13 @@ def state_of(service: Service) -> dict[str, Any]:
     state["parts"]["ledger"].pop("seconds")
     state.pop("extra")
     history = service.history.state_dict()
-    for each in (*history["events"], *history["verdicts"], *history["series"]["buckets"]):
+    parts = (
+        history["events"],
+        history["verdicts"],
+        history["answers"],
+        history["series"]["buckets"],
+    )
+    for each in (line for part in parts for line in part):
         each.pop("time")
     return {**state, "history": history}
 

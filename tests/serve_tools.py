@@ -49,7 +49,9 @@ def state_of(service: Service) -> dict[str, Any]:
     del state["extra"]
     del state["teller"]["counters"]
     history = service.history.state_dict()
-    for each in (*history["events"], *history["verdicts"], *history["probes"]):
+    for each in (
+        part for name in ("events", "verdicts", "probes", "answers") for part in history[name]
+    ):
         del each["time"]
     for each in history["series"]["buckets"]:
         del each["time"]
@@ -57,13 +59,16 @@ def state_of(service: Service) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def served(app: Any) -> Iterator[str]:
-    """An application at a port of this machine."""
+def served(app: Any, **options: Any) -> Iterator[str]:
+    """An application at a port of this machine; `options` of uvicorn."""
     import uvicorn
 
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    config = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=1)
+    listener.listen()  # connections wait until it has started
+    config = uvicorn.Config(
+        app, log_level="warning", lifespan="off", timeout_graceful_shutdown=1, **options
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import smtplib
 import socketserver
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 from serve_tools import batch, open_service
 
 from driftwise.errors import UserError
+from driftwise.serve import alerts
 from driftwise.serve.alerts import (
     MAX_WAITING,
     RETRY_SECONDS,
@@ -140,12 +143,19 @@ def test_a_command_gets_json_on_its_input(tmp_path: Path) -> None:
 
 class Mail(socketserver.StreamRequestHandler):
     lines: list[str]
+    extensions = b""
 
     def handle(self) -> None:
         self.wfile.write(b"220 ready\r\n")
         while line := self.rfile.readline().decode().strip():
             self.lines.append(line)
             word = line[:4].upper()
+            if word == "EHLO" and self.extensions:
+                self.wfile.write(b"250-hello\r\n250 " + self.extensions + b"\r\n")
+                continue
+            if word == "STAR":
+                self.wfile.write(b"454 not now\r\n")
+                continue
             if word == "DATA":
                 self.wfile.write(b"354 go on\r\n")
                 while (text := self.rfile.readline()) != b".\r\n":
@@ -153,6 +163,25 @@ class Mail(socketserver.StreamRequestHandler):
             self.wfile.write(b"221 bye\r\n" if word == "QUIT" else b"250 ok\r\n")
             if word == "QUIT":
                 return
+
+
+def test_a_target_that_cannot_be_reached_does_not_hold_up_the_others(
+    service: Service, tmp_path: Path
+) -> None:
+    code = f"import sys; open({str(tmp_path / 'alert')!r}, 'w').write(sys.stdin.read())"
+    command = Target(to="command", command=(sys.executable, "-S", "-c", code))
+    never = threading.Event()
+    alerts = Alerts(service, [HOOK, HOOK, command], sleep=never.wait)  # nothing listens there
+    service.save_failure = "the disk is full"
+    alerts.start()
+    try:
+        deadline = time.monotonic() + 30
+        while not alerts.sent and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert json.loads((tmp_path / "alert").read_text())["text"] == "the disk is full"
+    finally:
+        alerts.stop()
+        never.set()
 
 
 def test_an_email_is_handed_to_the_server() -> None:
@@ -204,3 +233,29 @@ def test_refusals(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "alerts.yaml").write_text(text)
     with pytest.raises(UserError, match=message):
         read_alerts(tmp_path / "alerts.yaml")
+
+
+@pytest.mark.parametrize("extensions", [b"AUTH PLAIN", b"STARTTLS"])
+def test_a_password_is_sent_over_an_encrypted_connection_only(
+    extensions: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Mail.lines = []
+    monkeypatch.setattr(Mail, "extensions", extensions)
+    monkeypatch.setattr(alerts, "is_loopback", lambda _: False)
+    monkeypatch.setenv("DRIFTWISE_SMTP_PASSWORD", "secret")
+    with socketserver.TCPServer(("127.0.0.1", 0), Mail) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        target = Target(
+            to="email",
+            server=f"127.0.0.1:{server.server_address[1]}",
+            sender="learner@example.org",
+            recipients=("anna@example.org",),
+            user="learner",
+        )
+        with pytest.raises((UserError, smtplib.SMTPException)):
+            target.send(ALERT)
+        thread.join()
+    assert any(line.startswith("ehlo") for line in Mail.lines)
+    assert not any(line.upper().startswith("AUTH") for line in Mail.lines)
+    assert ("STARTTLS" in Mail.lines) == (extensions == b"STARTTLS")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import hmac
 import io
 import json
 import shutil
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from driftwise.config.schema import RunConfig
 from driftwise.errors import RunFailure
 from driftwise.runs.run import run
 from driftwise.runs.store import RESULT
-from driftwise.serve import views
+from driftwise.serve import exchange, views
 from driftwise.serve.access import COOKIE, Access
 from driftwise.serve.api import make_app
 from driftwise.serve.guard import OPEN, ROLE_OF, Rates
@@ -206,6 +208,23 @@ def test_requests_come_and_answers_go_as_files(web: TestClient, service: Service
     assert counts == [1, 1, 2]
     left = {card.id for card in service.board.cards()}
     assert left == {card.id for card in cards} - {cards[each].id for each in (0, 1, 2, 4)}
+    given = web.get("/v1/answers").json()["answers"]
+    answered = [(cards[2].id, 3), (cards[4].id, 1), (cards[0].id, 4), (cards[1].id, 4)]
+    assert [(each["id"], each["label"]) for each in given[-4:]] == answered
+    assert {each["by"] for each in given} == {"local"}
+    for kind, format in zip(exchange.IMPORT_TYPES, exchange.EXPORTS, strict=True):
+        exported = web.get(f"/v1/answers?format={format}").content
+        ids, labels = exchange.read_labels(exported, kind, service.settings)
+        pairs = list(zip(ids, labels, strict=True))
+        assert pairs[-4:] == answered, "what is exported can be imported"
+
+
+def test_half_a_letter_in_a_text_is_exported(web: TestClient, service: Service) -> None:
+    card = service.board.cards()[0]
+    service.board._cards[card.id] = replace(card, text="a\ud800")
+    assert f"{card.id}," in web.get("/v1/requests?format=csv").text
+    for format in ("jsonl", "label-studio"):
+        assert web.get(f"/v1/requests?format={format}").status_code == 200
 
 
 def test_what_is_known_can_be_read(web: TestClient, service: Service) -> None:
@@ -300,6 +319,7 @@ JSON, NPY = {"content-type": "application/json"}, {"content-type": "application/
         ("/v1/predict", b"\x93NUMPY", NPY, 422, "no .npy file"),
         ("/v1/predict", huge_header(), NPY, 422, "no .npy file"),
         ("/v1/predict", npy(np.zeros((2, 3), dtype=complex)), NPY, 422, "file of numbers"),
+        ("/v1/predict", npy(np.array([print])), NPY, 422, "file of numbers"),
         ("/v1/predict", npy(np.zeros((9, 9)))[:-1], NPY, 422, "announces 81 numbers"),
         ("/v1/predict", npy(np.zeros((2, 5))), NPY, 422, "of shape"),
         ("/v1/predict", npy(np.array(1.0)), NPY, 422, "got one number"),
@@ -350,6 +370,56 @@ def test_an_image_that_would_explode_is_refused(web: TestClient) -> None:
     assert "pixels" in message(response)
 
 
+def test_small_bodies_that_would_take_much_memory_are_refused(tmp_path: Path) -> None:
+    file = io.BytesIO()
+    Image.new("RGB", (500, 500)).save(file, "PNG")
+    images = [("images", ("a.png", file.getvalue(), "image/png"))]
+    lists = b'{"x": [' + b"[]," * 2**22 + b"[]]}"
+    with open_service(tmp_path, max_decoded=2_000_000) as service:
+        web = TestClient(make_app(service), base_url=BASE)
+        assert "bytes" not in message(web.post("/v1/predict", files=images * 2))
+        refused = web.post("/v1/predict", files=images * 3)
+        assert "3 images of 500 x 500 pixels take more than 2,000,000 bytes" in message(refused)
+        assert "send less at once" in message(web.post("/v1/predict", content=lists, headers=JSON))
+        table = b"1,1\n" * (2**23 + 1)
+        kind = {"content-type": "text/csv"}
+        response = web.post("/v1/labels/import", content=table, headers=kind)
+        assert (response.status_code, "less at once" in message(response)) == (422, True)
+        response = web.post("/v1/labels", content=b'{"ids": [' + b"[]," * 2**21, headers=JSON)
+        assert response.status_code == 413
+        form = "application/x-www-form-urlencoded"
+        response = web.post("/login", content=b"a" * 10_001, headers={"content-type": form})
+        assert response.status_code == 413
+
+
+def test_bodies_have_a_limit_of_bytes_together_and_short_ones_are_always_taken(
+    tmp_path: Path,
+) -> None:
+    with open_service(tmp_path, max_bodies=300_000) as service:
+        service.observe(*batch(0)).result(30)
+        app = make_app(service)
+        web = TestClient(app, base_url=BASE)
+        long = {"x": [[0] * 100_000]}
+        assert web.post("/v1/predict", json=long).status_code != 503
+        app._bodies.held += 100_000  # another one's, which is being received
+        refused = web.post("/v1/predict", json=long)
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert "at once" in message(refused)
+        assert web.post("/v1/predict", json={"x": CHANGING.images[:2].tolist()}).is_success
+        assert app._bodies.held == 100_000
+
+
+def test_half_a_character_in_a_text_can_be_saved_and_exported(tmp_path: Path) -> None:
+    x, y = batch(0)
+    body = json.dumps({"x": x.tolist(), "y": y, "texts": ["half \ud83d"] * len(x)}).encode()
+    with open_service(tmp_path) as service:
+        web = TestClient(make_app(service), base_url=BASE)
+        assert web.post("/v1/observe", content=body, headers=JSON).status_code == 200
+        assert set(service.history.texts.values()) == {"half ?"}
+        key = web.post("/v1/observe", content=b'{"x": [], "key": "\\ud83d"}', headers=JSON)
+        assert key.status_code == 422
+
+
 @pytest.mark.parametrize(
     ("token", "method", "path", "code"),
     [
@@ -374,6 +444,24 @@ def test_roles(guarded: TestClient, token: str | None, method: str, path: str, c
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
     body: dict[str, str] | None = {} if method == "POST" else None
     assert guarded.request(method, path, headers=headers, json=body).status_code == code
+
+
+def test_a_token_is_compared_with_all_others_in_constant_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared: list[tuple[bytes, bytes]] = []
+
+    def compare(given: bytes, known: bytes) -> bool:
+        compared.append((given, known))
+        return given == known
+
+    known = Access(ACCESS)
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    for token in (ADMIN, READER, ADMIN[:-1], "", "ü" * 30):
+        compared.clear()
+        known.caller({"authorization": f"Bearer {token}"}, {})
+        assert len(compared) == len(ACCESS), "whichever fits"
+        assert {len(each) for pair in compared for each in pair} == {32}, "digests of one length"
 
 
 def test_every_route_has_a_role(service: Service) -> None:

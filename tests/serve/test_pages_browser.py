@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from browser_tools import Visit, browser, sync_api
-from serve_tools import served
+from serve_tools import batch, open_service, served
 
 pytest.importorskip("uvicorn")
 
@@ -155,6 +156,30 @@ def test_drift_appears_people_label_and_accuracy_comes_back(shown: Shown) -> Non
         assert [url for url in visit.requests if not url.startswith(shown.url)] == []
 
 
+def test_tabs_that_nobody_sees_leave_the_connections_to_others(shown: Shown) -> None:
+    context = shown.open("/inbox").page.context
+    for _ in range(6):  # a browser opens six connections to a server
+        tab = context.new_page()
+        tab.goto(f"{shown.url}/inbox")
+        tab.evaluate("Object.defineProperty(document, 'hidden', {value: true})")
+        tab.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    tab = context.new_page()
+    tab.goto(f"{shown.url}/inbox", timeout=20_000)
+    tab.wait_for_selector("#keys button", state="attached", timeout=20_000)
+
+
+def test_a_message_can_be_read_while_the_page_follows_the_service(
+    shown: Shown, tmp_path: Path
+) -> None:
+    visit = shown.open("/inbox")
+    shown.demo.start(shown.service)
+    (tmp_path / "answers.csv").write_text("id,label\n0,3\n")
+    visit.page.locator("#import").set_input_files(tmp_path / "answers.csv")
+    sync_api.expect(visit.page.locator("#complaint")).to_have_text("1 labels imported.")
+    visit.page.wait_for_timeout(2500)
+    sync_api.expect(visit.page.locator("#complaint")).to_be_visible()
+
+
 def test_a_labeller_logs_in_with_a_token(browser: Browser, tmp_path: Path) -> None:
     token = "token-of-a-labeller-1"
     access = Access([("anna", frozenset({"label"}), token)])
@@ -175,3 +200,39 @@ def test_a_labeller_logs_in_with_a_token(browser: Browser, tmp_path: Path) -> No
         visit.page.wait_for_url(f"{url}/login")
         assert visit.complaints == []
         context.close()
+
+
+@pytest.mark.parametrize("kind", ["vectors", "texts"])
+def test_vectors_are_shown_as_charts_and_texts_as_texts(
+    browser: Browser, tmp_path: Path, kind: str
+) -> None:
+    with open_service(tmp_path) as service:
+        for number in range(60):
+            x, y = batch(number)
+            texts = [f"<b>text {10 * number + place}</b>" for place in range(10)]
+            service.observe(
+                x.reshape(10, -1) / np.float32(255),
+                y if number < 35 else None,
+                texts=texts if kind == "texts" else None,
+            ).result(SECONDS)
+        with served(make_app(service)) as url:
+            for width in (400, 1400):
+                context = browser.new_context(viewport={"width": width, "height": 900})
+                visit = Visit(context.new_page())
+                visit.page.goto(url)
+                visit.page.wait_for_selector(f"#drifts {'p' if kind == 'texts' else 'svg'}")
+                visit.page.wait_for_selector("#kinds li")
+                shown = {
+                    "vectors": visit.page.locator("#drifts figure svg path").count(),
+                    "texts": visit.page.locator("#drifts .texts p").filter(has_text="<b>").count(),
+                }
+                assert {name for name, count in shown.items() if count > 3} == {kind}
+                visit.page.goto(f"{url}/inbox")
+                place = "p" if kind == "texts" else "figure svg"
+                visit.page.wait_for_selector(f"#card:not([hidden]) #sample {place}")
+                text = visit.page.locator("#sample").inner_text()
+                assert ("<b>text" if kind == "texts" else "64 values") in text
+                assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
+                assert visit.complaints == []
+                assert [each for each in visit.requests if not each.startswith(url)] == []
+                context.close()

@@ -3,41 +3,50 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import pytest
 from PIL import Image
 from serve_kill import kill_and_compare
-from serve_tools import CHANGING, batch
+from serve_tools import CHANGING, batch, served
+from serve_tools import open_service as small_service
 
 import driftwise
 from driftwise.cli.main import command
 from driftwise.errors import RunFailure, UserError
 from driftwise.serve import Address, Learning, ServiceError
-from driftwise.serve.server import _all_bound, _bound
+from driftwise.serve.server import _all_bound, _bound, open_service
 
 pytest.importorskip("uvicorn")
 
+from driftwise.serve import connections
+from driftwise.serve.api import make_app
+
 COMMAND = [sys.executable, "-m", "driftwise", "serve", "--port", "0"]
+BAD_TLS = ["--tls-cert", __file__, "--tls-key", __file__]
 MLP = ["--network", "mlp", "--set", "detector=mmd", "--set", "check_rows=20"]
 
 
 @contextlib.contextmanager
 def serving(
-    *flags: str, verify: Path | None = None
+    *flags: str, verify: Path | None = None, errors: IO[str] | None = None
 ) -> Iterator[tuple[subprocess.Popen[str], driftwise.Client]]:
     """A server process, and a client of it."""
     process = subprocess.Popen(
         [*COMMAND, *flags],
         stdout=subprocess.PIPE,
+        stderr=errors,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
@@ -68,7 +77,8 @@ def test_killed_under_load_it_has_all_that_was_acknowledged(tmp_path: Path) -> N
 
 def test_the_client_speaks_to_the_server(tmp_path: Path) -> None:
     flags = [*MLP, "--folder", str(tmp_path / "state")]
-    with serving(*flags) as (process, client):
+    with (tmp_path / "errors").open("w") as errors, serving(*flags, errors=errors) as served:
+        process, client = served
         for number in range(4):
             x, y = batch(number)
             seen = client.observe(x, y if number < 3 else None)
@@ -100,8 +110,12 @@ def test_the_client_speaks_to_the_server(tmp_path: Path) -> None:
         assert "driftwise_samples_total 50" in client.metrics()
         assert client.events()[-1]["kind"] == "rolled_back"
         assert client.verdicts() == []
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0  # finished and saved
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", client._port or 0)) as open:
+            open.request("GET", "/v1/stream")
+            assert open.getresponse().readline().startswith(b"data: ")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0  # finished and saved
+    assert "exceeded" not in (tmp_path / "errors").read_text(), "no open page is waited for"
 
 
 def test_a_network_of_ones_own_and_a_model_of_a_run(
@@ -134,12 +148,16 @@ def test_a_network_of_ones_own_and_a_model_of_a_run(
         (["--folder", "x"], "either a network"),
         (["--network", "mlp", "--folder", "x", "--host", "0.0.0.0"], "other machines"),
         (["--network", "mlp", "--folder", "x", "--tls-cert", "c"], "go together"),
+        (["--network", "mlp", "--folder", "x", "--port", "70000"], "from 0 to 65535"),
+        (["--network", "mlp", "--folder", "x", *BAD_TLS], "no certificate"),
         (["--network", "nlp", "--folder", "x"], "did you mean 'mlp'"),
         (["--network", "mlp", "--folder", "x", "--set", "lr"], "NAME=VALUE"),
         (["--network", "mlp", "--folder", "x", "--set", "lerning=1"], "setting of a live learner"),
         (["--network", "mlp", "--folder", "x", "--tokens", "none"], "cannot read the tokens"),
         (["--runs", "none"], "is no folder"),
         (["demo", "--network", "mlp"], "brings its own"),
+        (["demo", "--set", "label_budget=9"], "settings of its own"),
+        (["demo", "--port", "65536"], "got 65536"),
         (["dmeo"], "demo"),
     ],
 )
@@ -215,6 +233,17 @@ def test_a_client_needs_a_url() -> None:
         driftwise.Client().predict(np.array(["a"]))
 
 
+@pytest.mark.parametrize("odd", [1.5, "3", float("inf"), True, [1]])
+def test_a_client_sends_whole_numbers_as_ids_and_labels(odd: Any) -> None:
+    client = driftwise.Client("http://127.0.0.1:9", retries=0)  # nothing listens there
+    with pytest.raises(UserError, match="a label is a whole number"):
+        client.label([0], [odd])
+    with pytest.raises(UserError, match="an id is a whole number"):
+        client.label([odd], [0])
+    with pytest.raises(RunFailure, match="no answer"):
+        client.label(np.array([0.0]), np.array([2]))
+
+
 def test_the_client_does_not_load_torch() -> None:
     code = "import sys, driftwise; driftwise.Client(); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -240,3 +269,50 @@ def test_connections_are_taken_before_it_says_where_it_serves(workers: int) -> N
     finally:
         for listener in listeners:
             listener.close()
+
+
+def test_settings_and_a_network_that_a_folder_does_not_have_are_refused(tmp_path: Path) -> None:
+    made = Learning(network="mlp", settings={"label_budget": 7})
+    with open_service(tmp_path, made, mode="ask") as service:
+        service.observe(*batch(0)).result(30)
+    with open_service(tmp_path, Learning(network="mlp"), mode="ask") as same:
+        assert same.notes == []
+    with open_service(tmp_path, made, mode="auto") as again:
+        assert again.live.mode == "ask"
+        assert again.notes == ["it goes on in the mode ask; the mode auto is of a new service"]
+    for network, settings, message in (
+        ("mlp", {"label_budget": 8}, "has label_budget 7, not 8"),
+        ("cnn", {}, "has backbone mlp, not cnn"),
+        ("mlp", {"lerning": 8}, "setting of a live learner"),
+    ):
+        with pytest.raises(UserError, match=message):
+            open_service(tmp_path, Learning(network=network, settings=settings))
+
+
+def test_a_connection_without_the_head_of_a_request_is_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.2)
+    body = b"{}"
+    whole = b"GET /v1/health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+    slow = b"POST /v1/save HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+    slow += b"content-length: 2\r\n\r\n"
+    with (
+        small_service(tmp_path) as service,
+        served(make_app(service), http=connections.Connection) as url,
+    ):
+        address = ("127.0.0.1", int(url.rpartition(":")[2]))
+        for first in (b"", whole[:20]):
+            with socket.create_connection(address) as client:
+                client.settimeout(30)
+                client.sendall(first)
+                assert client.recv(1000) == b"", "it was cut off"
+        with socket.create_connection(address) as client:
+            client.settimeout(30)
+            for _ in range(2):  # it may be used again
+                client.sendall(whole)
+                assert client.recv(1000).startswith(b"HTTP/1.1 200")
+            client.sendall(slow)
+            time.sleep(0.5)  # a body has its own limit
+            client.sendall(body)
+            assert client.recv(1000).startswith(b"HTTP/1.1 200")

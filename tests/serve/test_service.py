@@ -17,6 +17,7 @@ from driftwise.errors import RunFailure, UserError
 from driftwise.live.engine import BatchOutcome, LiveEngine
 from driftwise.serve import audit, history
 from driftwise.serve.audit import AuditLog
+from driftwise.serve.request_log import RequestLog
 from driftwise.serve.service import Conflict, Overloaded, Service, Unavailable
 from driftwise.serve.settings import ServeSettings
 
@@ -230,6 +231,36 @@ def test_labels_of_people_realign_a_drifted_class(tmp_path: Path) -> None:
         assert service.audit.tail(1)[0]["by"] == "anna"
 
 
+def test_a_sample_that_waits_long_for_its_label_keeps_its_prediction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "MAX_RECENT", 20)
+    with open_service(tmp_path, learner={"recent_rows": 100}) as service:
+        feed(service, 0, 70)
+        cards = service.board.cards()
+        assert max(each.id for each in cards) - min(each.id for each in cards) > 40
+        assert all(each.predicted >= 0 for each in cards)
+        assert len(service.history.recent) < 500, "other samples are dropped"
+
+
+def test_a_sample_that_nobody_knew_can_be_labelled_after_all(tmp_path: Path) -> None:
+    with open_service(tmp_path / "a") as service:
+        feed(service, 0, 60)
+        ids = [card.id for card in service.board.cards()][:2]
+        service.label(ids, [None, None]).result(SECONDS)
+        before = service.live.status["labels"]["adaptation"]
+        folder = crashed_copy(service, tmp_path / "b")
+        service.label(ids[:1], [4], correct=True).result(SECONDS)
+        learned = service.live._engine.window.learned.samples()  # type: ignore[union-attr]
+        assert learned.labels[learned.ids == ids[0]].tolist() == [4]
+        assert service.live.status["labels"]["adaptation"] == before + 1
+        assert not set(ids) & {card.id for card in service.board.cards()}
+        expected = state_of(service)
+    with open_service(folder) as again:
+        again.label(ids[:1], [4], correct=True).result(SECONDS)
+        assert same(state_of(again), expected)
+
+
 def test_a_drifted_class_is_shown_by_its_texts_long_after_they_came(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -364,6 +395,12 @@ def test_the_end_of_a_long_audit_log_is_read_without_the_rest(
     assert len(log.tail(1)[0]["ids"]) == 50
     monkeypatch.setattr(audit, "MAX_TAIL", 1000)
     assert [each["number"] for each in log.tail(50)] == [47, 48, 49]
+    with (tmp_path / "audit.jsonl").open("a") as file:
+        file.write('{"time": "a crash')
+    again = AuditLog(tmp_path / "audit.jsonl")
+    again.append("eva", "test", None, number=50)
+    again.append("eva", "test", None, number=51)
+    assert again.tail(50)[-1]["number"] == 51
 
 
 def test_the_log_is_cut_when_the_state_is_saved_by_time(tmp_path: Path) -> None:
@@ -412,3 +449,85 @@ def test_a_probe_is_scored_and_not_learned(tmp_path: Path) -> None:
         found = service.probe(x, y).result(SECONDS)
         assert found["correct"] == (service.live.predict(x) == y).sum()
         assert same(state_of(service)["parts"], before)
+
+
+def test_the_key_of_another_change_is_refused_and_nothing_is_lost(tmp_path: Path) -> None:
+    with open_service(tmp_path) as service:
+        service.observe(*batch(0), key="1").result(SECONDS)
+        with pytest.raises(Conflict, match="key '1' was that of another change"):
+            service.observe(*batch(1), key="1")
+    with open_service(tmp_path) as again:
+        with pytest.raises(Conflict, match="choose new ones"):
+            again.submit("pause", key="1")
+        assert again.live.num_samples == 10
+
+
+def test_what_could_not_be_done_for_the_moment_is_done_with_the_same_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_service(tmp_path) as service:
+        feed(service, 0, 1)
+
+        def fail() -> None:
+            raise RunFailure("no space left")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(service.live, "save", fail)
+            with pytest.raises(Unavailable, match="no space left"):
+                service.submit("save", key="a").result(SECONDS)
+        assert service.submit("save", key="a").result(SECONDS)["saved"]
+
+
+def test_whatever_breaks_a_save_by_time_learning_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_service(tmp_path, save_seconds=1e-3) as service:
+
+        def fail(*_: object) -> None:
+            raise RuntimeError("nobody has foreseen this")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(service.snapshots, "is_due", fail)
+            feed(service, 0, 3)
+        assert service.ready
+        assert service.live.num_samples == 30
+        feed(service, 3, 4)
+
+
+def test_samples_that_wait_have_a_limit_of_bytes(tmp_path: Path) -> None:
+    with open_service(tmp_path, max_waiting_bytes=1000) as service:
+        feed(service, 0, 1)
+        blocked, entered = threading.Event(), threading.Event()
+
+        def wait(_: object) -> None:
+            entered.set()
+            blocked.wait(SECONDS)
+
+        service.live.on("observed", wait)
+        futures = [service.observe(*batch(1))]
+        entered.wait(SECONDS)
+        futures.append(service.observe(*batch(2)))  # one may wait, however large
+        with pytest.raises(Overloaded):
+            service.observe(*batch(3))
+        futures.append(service.label([0], [1]))
+        blocked.set()
+        for each in futures:
+            each.result(SECONDS)
+        feed(service, 3, 4)
+
+
+def test_folders_that_are_not_of_a_service_are_refused(tmp_path: Path) -> None:
+    with open_service(tmp_path / "a") as service:
+        feed(service, 0, 1)
+        later = crashed_copy(service, tmp_path / "later")
+    with pytest.raises(UserError, match="holds a run or a live learner"):
+        open_service(tmp_path / "a" / "learner")
+    (tmp_path / "a" / "log" / "app.jsonl").touch()
+    with pytest.raises(UserError, match=r"app\.jsonl is no part of a log"):
+        open_service(tmp_path / "a")
+    # A later version may know other changes: none that was acknowledged is left out.
+    log = RequestLog(later / "log", max_bytes=10**6)
+    log.append({"kind": "merge", "time": "", "by": "eva", "key": None})
+    with open_service(later) as old:
+        assert not old.ready
+        assert any("of another version of driftwise" in each for each in old.notes)

@@ -480,6 +480,11 @@ class LiveLearner:
         return () if self._engine is None else tuple(sorted(self._engine.held))
 
     @property
+    def settings(self) -> dict[str, Any]:
+        """All settings, complete, and the name of the network as `backbone`; plain data."""
+        return {"backbone": self._config.backbone, **to_json(self._config, self._settings)}
+
+    @property
     def status(self) -> dict[str, Any]:
         """Where the learner stands, as plain data; no batch may be in progress in another thread."""
         with self._exclusive():

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
@@ -46,6 +47,10 @@ STREAM_SECONDS = 0.25
 """between two looks for something new to send to a page"""
 MAX_LINES = 500
 """of a list in an answer"""
+SMALL = 20_000
+"""bytes of a JSON body that is decoded at once: quicker than the way to a thread"""
+LARGE_AT_ONCE = 4
+"""larger bodies, and images, that are decoded and used at the same time, so that memory is bounded"""
 PREDICTOR = "driftwise.predictor"
 """in the scope of a request to a process that only predicts: `Follower.newest`"""
 
@@ -142,13 +147,17 @@ def make_predict_app(
 ) -> Guard:
     """The application of a prediction worker; the snapshot to use stands in a request's scope."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
+    large = asyncio.Semaphore(LARGE_AT_ONCE)
 
     @app.post("/v1/predict", dependencies=[Depends(_check_role)])
     async def predict(request: Request) -> Response:
         applied, predictor = request.scope[PREDICTOR]
         expected = Expected(shape=predictor.inputs.shape, dtype=predictor.inputs.dtype_name)
-        x = await _samples(request, expected, settings)
-        return _predictions(await batches.predict(predictor.predict_proba, x), applied, settings)
+        given = await _received(request, settings)
+        async with given.room(large):
+            x = await _samples(given, expected, settings)
+            found = await batches.predict(predictor.predict_proba, x)
+        return _predictions(found, applied, settings)
 
     _add_error_handlers(app)
     return Guard(app, settings=settings, access=access, measures=measures, hosts=hosts)
@@ -209,32 +218,54 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 
+_ACCEPTED: dict[int | str, dict[str, Any]] = {
+    202: {"description": "safe on the disk; not used yet"}
+}
+
+
 def _content(*types: str) -> dict[str, Any]:
     """The documentation of an answer of these content types."""
     content: dict[str, Any] = {each: {} for each in types}
     return {"response_class": Response, "responses": {200: {"content": content}}}
 
 
-async def _inputs(request: Request, expected: Expected, settings: ServeSettings) -> Inputs:
-    """The samples of a request, decoded in a thread."""
+class _Received(NamedTuple):
+    """A body that has come, and is not decoded yet."""
+
+    decode: Callable[[Expected], Inputs]
+    is_small: bool
+
+    def room(self, large: asyncio.Semaphore) -> contextlib.AbstractAsyncContextManager[Any]:
+        """To decode and use it in."""
+        return contextlib.nullcontext() if self.is_small else large
+
+    async def inputs(self, expected: Expected) -> Inputs:
+        """The samples, decoded in a thread."""
+        if self.is_small:
+            return self.decode(expected)
+        return await run_in_threadpool(self.decode, expected)
+
+
+async def _received(request: Request, settings: ServeSettings) -> _Received:
+    """The body of a request with samples."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in TYPES:
         raise HTTPException(415, f"expected one of {', '.join(TYPES)}; got {kind[:100] or 'none'}")
+    most = settings.max_decoded
     if kind == FORM_TYPE:
-        return await _form(request, expected, settings)
+        files, meta = await _form(request, settings)
+        return _Received(lambda expected: from_form(files, meta, expected, most), False)
     body = await request.body()
     if kind == JSON_TYPE:
-        if len(body) < 20_000:  # quicker than the way to a thread
-            return from_json(body, expected)
-        return await run_in_threadpool(from_json, body, expected)
+        return _Received(lambda expected: from_json(body, expected), len(body) < SMALL)
     if kind == NPY_TYPE:
-        return Inputs(x=await run_in_threadpool(from_npy, body, expected))
-    return Inputs(x=await run_in_threadpool(from_images, [body], expected))
+        return _Received(lambda expected: Inputs(x=from_npy(body, expected)), False)
+    return _Received(lambda expected: Inputs(x=from_images([body], expected, most)), False)
 
 
-async def _samples(request: Request, expected: Expected, settings: ServeSettings) -> np.ndarray:
+async def _samples(given: _Received, expected: Expected, settings: ServeSettings) -> np.ndarray:
     """Samples to predict."""
-    x = (await _inputs(request, expected, settings)).x
+    x = (await given.inputs(expected)).x
     if len(x) > settings.max_batch:
         raise UserError(f"expected at most {settings.max_batch} samples; got {len(x)}")
     return x
@@ -255,7 +286,10 @@ def _predictions(probabilities: np.ndarray, applied: int, settings: ServeSetting
     return Response(as_json(answer), media_type=JSON_TYPE)
 
 
-async def _form(request: Request, expected: Expected, settings: ServeSettings) -> Inputs:
+async def _form(
+    request: Request, settings: ServeSettings
+) -> tuple[dict[str, list[bytes]], str | None]:
+    """The files of a form by field, and its meta."""
     form = request.form(max_files=settings.max_batch, max_fields=4, max_part_size=2**20)
     async with form as found:
         files: dict[str, list[bytes]] = {}
@@ -267,7 +301,7 @@ async def _form(request: Request, expected: Expected, settings: ServeSettings) -
                 meta = value
             else:
                 raise UserError(f"unknown field {name!r:.100} of the form (known: images, meta, x)")
-    return await run_in_threadpool(from_form, files, meta, expected)
+    return files, meta
 
 
 async def _outcome(future: Future[dict[str, Any]], *, wait: bool = True) -> Response:
@@ -284,6 +318,7 @@ def _json(value: Any) -> Response:
 def _router(service: Service, measures: Measures, runs: views.RunsView | None) -> APIRouter:
     router = APIRouter(responses=_ERRORS)
     settings, batches = service.settings, Batches()
+    large = asyncio.Semaphore(LARGE_AT_ONCE)
 
     def expected() -> Expected:
         return Expected.of(service.view["status"])
@@ -293,29 +328,45 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
     @router.post("/v1/predict", tags=["samples"], openapi_extra=_samples_body(labels=False))
     async def predict(request: Request) -> Response:
         """Classes and their probabilities, one line per sample, from the newest snapshot."""
-        x = await _samples(request, expected(), settings)
-        applied = service.view["applied"]
-        return _predictions(await batches.predict(service.predict, x), applied, settings)
+        given = await _received(request, settings)
+        async with given.room(large):
+            x = await _samples(given, expected(), settings)
+            applied = service.view["applied"]
+            found = await batches.predict(service.predict, x)
+        return _predictions(found, applied, settings)
 
-    @router.post("/v1/observe", tags=["samples"], openapi_extra=_samples_body(labels=True))
+    @router.post(
+        "/v1/observe",
+        tags=["samples"],
+        openapi_extra=_samples_body(labels=True),
+        responses=_ACCEPTED,
+    )
     async def observe(request: Request, by: By, wait: bool = True) -> Response:
         """Samples to predict, monitor and learn; acknowledged once they are on the disk."""
-        given = await _inputs(request, expected(), settings)
-        future = await run_in_threadpool(
-            service.observe, given.x, given.y, texts=given.texts, key=given.key, by=by.name
-        )
+        received = await _received(request, settings)
+        async with received.room(large):
+            given = await received.inputs(expected())
+            future = await run_in_threadpool(
+                service.observe, given.x, given.y, texts=given.texts, key=given.key, by=by.name
+            )
+            del given
         return await _outcome(future, wait=wait)
 
     @router.post("/v1/probe", tags=["samples"], openapi_extra=_samples_body(labels=True))
     async def probe(request: Request, by: By) -> Response:
         """Labelled samples that are only scored, never learned."""
-        given = await _inputs(request, expected(), settings)
-        future = await run_in_threadpool(service.probe, given.x, given.y, key=given.key, by=by.name)
+        received = await _received(request, settings)
+        async with received.room(large):
+            given = await received.inputs(expected())
+            future = await run_in_threadpool(
+                service.probe, given.x, given.y, key=given.key, by=by.name
+            )
+            del given
         return await _outcome(future)
 
     # Labels
 
-    @router.post("/v1/labels", tags=["labels"])
+    @router.post("/v1/labels", tags=["labels"], responses=_ACCEPTED)
     async def labels(body: Labels, by: By, wait: bool = False) -> Response:
         """Late labels by sample id; safe on the disk when acknowledged."""
         future = await run_in_threadpool(
@@ -338,7 +389,9 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in exchange.IMPORT_TYPES:
             raise HTTPException(415, f"expected one of {', '.join(exchange.IMPORT_TYPES)}")
-        ids, given = exchange.read_labels(await request.body(), kind, settings)
+        body = await request.body()
+        async with large:
+            ids, given = await run_in_threadpool(exchange.read_labels, body, kind, settings)
         future = await run_in_threadpool(service.label, ids, given, by=by.name)
         await asyncio.wrap_future(future)
         return _json({"labels": len(ids)})
@@ -349,13 +402,18 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
         cards = service.board.cards()
         if format == "json":
             return _json({"requests": [views.card(each, settings) for each in cards]})
-        if format not in exchange.EXPORTS:
-            raise UserError(
-                f"unknown format {format!r:.50} (known: json, csv, jsonl, label-studio)"
-            )
-        content, kind, name = exchange.EXPORTS[format](cards, settings)
-        headers = {"content-disposition": f'attachment; filename="{name}"'}
-        return Response(content, media_type=kind, headers=headers)
+        _refuse_unknown(format)
+        return _file(exchange.EXPORTS[format](cards, settings))
+
+    @router.get("/v1/answers", tags=["labels"], **_content(*exchange.IMPORT_TYPES))
+    async def answers(format: str = "json") -> Response:
+        """The last labels of people, oldest first: who gave which, and when."""
+        with service.history.lock:
+            given = list(service.history.answers)
+        if format == "json":
+            return _json({"answers": given})
+        _refuse_unknown(format)
+        return _file(exchange.answers_as(format, given, settings))
 
     @router.post("/v1/requests/lease", tags=["labels"])
     async def lease(body: Lease, by: By) -> Response:
@@ -438,7 +496,7 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
 
         async def lines() -> AsyncIterator[bytes]:
             last, quiet = None, 0.0
-            while service.ready and not await request.is_disconnected():
+            while service.ready and not service.is_leaving and not await request.is_disconnected():
                 applied = (service.view["applied"], len(service.board))
                 if applied != last:
                     last, quiet = applied, 0.0
@@ -527,6 +585,17 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
         return _json({"audit": await run_in_threadpool(service.audit.tail, limit)})
 
     return router
+
+
+def _refuse_unknown(format: str) -> None:
+    if format not in exchange.EXPORTS:
+        raise UserError(f"unknown format {format!r:.50} (known: json, csv, jsonl, label-studio)")
+
+
+def _file(exported: exchange.Export) -> Response:
+    content, kind, name = exported
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return Response(content, media_type=kind, headers=headers)
 
 
 def _png(sample: np.ndarray) -> Response:

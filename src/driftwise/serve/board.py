@@ -130,6 +130,8 @@ class Board:
     def skip(self, labeller: str, number: int) -> None:
         """Show a card to this labeller last, and to others again."""
         with self._lock:
+            if number not in self._cards:
+                return
             skipped = self._skipped.setdefault(labeller, [])
             skipped.append(number)
             del skipped[:-MAX_SKIPPED]

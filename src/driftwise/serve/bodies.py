@@ -22,6 +22,8 @@ IMAGE_TYPES = ("image/png", "image/jpeg", "image/webp", "image/bmp", "image/gif"
 TYPES = (JSON_TYPE, NPY_TYPE, FORM_TYPE, *IMAGE_TYPES)
 MAX_HEADER = 10_000
 """bytes of the header of a .npy file"""
+MAX_ITEMS = 2**23
+"""numbers, and lists or objects (these count twice), of a JSON body: each takes many bytes of memory"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +53,7 @@ class Inputs:
 
 def from_json(body: bytes, expected: Expected) -> Inputs:
     """`{"x": [...], "y": [...], "texts": [...], "key": "..."}`; x may be `{"npy": base64}`."""
+    refuse_many_items(body)
     try:
         found = parse_json(body)
     except (ValueError, RecursionError) as error:
@@ -66,6 +69,12 @@ def from_json(body: bytes, expected: Expected) -> Inputs:
         raise UserError(f"dtype is uint8 or float32; got {dtype!r:.100}")
     array = from_npy(_decoded(x), expected) if isinstance(x, dict) else _numbers(x, dtype)
     return Inputs(x=_with_batch(array, expected), **_checked_meta(found))
+
+
+def refuse_many_items(body: bytes) -> None:
+    """UserError for JSON that would take much more memory than it has bytes."""
+    if body.count(b",") + 2 * (body.count(b"[") + body.count(b"{")) > MAX_ITEMS:
+        raise UserError("too many numbers for JSON: send less at once, or samples as .npy")
 
 
 def from_npy(body: bytes, expected: Expected) -> np.ndarray:
@@ -93,27 +102,39 @@ def from_npy(body: bytes, expected: Expected) -> np.ndarray:
     return _with_batch(array, expected)
 
 
-def from_images(files: Sequence[bytes], expected: Expected) -> np.ndarray:
-    """Image files as uint8 (samples, height, width, channels), cut to the learner's size."""
+def from_images(files: Sequence[bytes], expected: Expected, max_bytes: int) -> np.ndarray:
+    """Image files as uint8 (samples, height, width, channels), cut to the learner's size.
+
+    `max_bytes`: of the result. Small files can hold large images.
+    """
     channels, size = None, None
     if expected.shape is not None:
         if expected.dtype != "uint8" or len(expected.shape) != 3:
             raise UserError("this learner takes numbers, not images; send JSON or .npy")
         size, channels = (expected.shape[0], expected.shape[1]), expected.shape[2]
-    images = [decode_bytes(each, channels=channels, size=size) for each in files]
-    if len({image.shape for image in images}) > 1:
-        raise UserError("the first images decide the size: send images of one size")
+    images: list[np.ndarray] = []
+    for file in files:
+        images.append(decode_bytes(file, channels=channels, size=size))
+        if images[0].nbytes * len(files) > max_bytes:
+            raise UserError(
+                f"{len(files)} images of {images[0].shape[1]} x {images[0].shape[0]} pixels take "
+                f"more than {max_bytes:,} bytes; send fewer at once"
+            )
+        if images[-1].shape != images[0].shape:
+            raise UserError("the first images decide the size: send images of one size")
     if not images:
         raise UserError("expected at least one image")
     return np.stack(images)
 
 
-def from_form(files: Mapping[str, Sequence[bytes]], meta: str | None, expected: Expected) -> Inputs:
+def from_form(
+    files: Mapping[str, Sequence[bytes]], meta: str | None, expected: Expected, max_bytes: int
+) -> Inputs:
     """A form with `images` (one or more files) or `x` (one .npy file), and `meta`, JSON."""
     if bool(files.get("images")) == bool(files.get("x")):
         raise UserError("expected either files in `images`, or one .npy file in `x`")
     images = files.get("images")
-    x = from_images(images, expected) if images else from_npy(files["x"][0], expected)
+    x = from_images(images, expected, max_bytes) if images else from_npy(files["x"][0], expected)
     return Inputs(x=x, **_checked_meta(_object(meta or "{}")))
 
 
@@ -137,7 +158,7 @@ def _checked_meta(found: Mapping[str, Any]) -> dict[str, Any]:
         isinstance(texts, list) and all(isinstance(each, str) for each in texts)
     ):
         raise UserError("texts is a list of texts, one for each sample")
-    if key is not None and not (isinstance(key, str) and 0 < len(key) <= 100):
+    if key is not None and not (isinstance(key, str) and 0 < len(key) <= 100 and key.isprintable()):
         raise UserError("key is a text of up to 100 letters")
     return {"y": y, "texts": texts, "key": key}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import io
+import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,12 +14,14 @@ from driftwise.errors import UserError
 from driftwise.files import parse_json
 from driftwise.report.table import csv_text
 from driftwise.serve.board import Card
+from driftwise.serve.bodies import refuse_many_items
 from driftwise.serve.settings import ServeSettings
 
 CSV_TYPE, JSONL_TYPE, STUDIO_TYPE = "text/csv", "application/x-ndjson", "application/json"
 IMPORT_TYPES = (CSV_TYPE, JSONL_TYPE, STUDIO_TYPE)
 MAX_LABELS = 100_000
 COLUMNS = ("id", "predicted", "name", "confidence", "text", "label")
+ANSWER_COLUMNS = ("id", "label", "by", "time", "corrects")
 
 Export = tuple[bytes, str, str]
 """content, content type, file name"""
@@ -65,19 +68,40 @@ def to_label_studio(cards: Sequence[Card], settings: ServeSettings) -> Export:
             data["image"] = f"data:image/png;base64,{base64.b64encode(picture).decode()}"
         else:
             data["text"] = " ".join(f"{value:.6g}" for value in card.sample.reshape(-1).tolist())
-        choice = {
-            "from_name": "label",
-            "to_name": to_name,
-            "type": "choices",
-            "value": {"choices": [settings.name_of(card.predicted)]},
-        }
         prediction = {
             "model_version": "driftwise",
             "score": round(card.confidence, 6),
-            "result": [choice],
+            "result": [_choice(settings.name_of(card.predicted), to_name)],
         }
         tasks.append({"id": card.id, "data": data, "predictions": [prediction]})
     return json.dumps(tasks).encode(), STUDIO_TYPE, "tasks.json"
+
+
+def _choice(name: str, to_name: str) -> dict[str, Any]:
+    value = {"choices": [name]}
+    return {"from_name": "label", "to_name": to_name, "type": "choices", "value": value}
+
+
+def answers_as(
+    format: str, answers: Sequence[Mapping[str, Any]], settings: ServeSettings
+) -> Export:
+    """Labels of people, as `read_labels` takes them; classes by name."""
+    named = [
+        {**each, "label": None if each["label"] is None else settings.name_of(each["label"])}
+        for each in answers
+    ]
+    if format == "csv":
+        lines = [[line[name] for name in ANSWER_COLUMNS] for line in named]
+        return csv_text([ANSWER_COLUMNS, *lines]).encode(), CSV_TYPE, "answers.csv"
+    if format == "jsonl":
+        text = "".join(f"{json.dumps(line)}\n" for line in named)
+        return text.encode(), JSONL_TYPE, "answers.jsonl"
+    tasks = []
+    for line in named:
+        result = [] if line["label"] is None else [_choice(line["label"], "text")]
+        data = {"driftwise_id": line["id"], "text": f"sample {line['id']}", "by": line["by"]}
+        tasks.append({"id": line["id"], "data": data, "annotations": [{"result": result}]})
+    return json.dumps(tasks).encode(), STUDIO_TYPE, "answers.json"
 
 
 EXPORTS: Mapping[str, Callable[[Sequence[Card], ServeSettings], Export]] = {
@@ -91,6 +115,7 @@ def read_labels(
     body: bytes, kind: str, settings: ServeSettings
 ) -> tuple[list[int], list[int | None]]:
     """Ids and labels of a file; lines without a label are left out."""
+    refuse_many_items(body)
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -104,7 +129,7 @@ def read_labels(
             raise
         raise UserError(f"the file cannot be read: {error}") from error
     if len(pairs) > MAX_LABELS:
-        raise UserError(f"expected at most {MAX_LABELS:,} labels; got {len(pairs):,}")
+        raise UserError(f"expected at most {MAX_LABELS:,} labels in a file; got more")
     numbers = {name: label for label, name in enumerate(settings.class_names)}
     return [int(number) for number, _ in pairs], [_label(each, numbers) for _, each in pairs]
 
@@ -123,7 +148,8 @@ def _from_csv(text: str) -> list[tuple[int, object]]:
     reader = csv.DictReader(io.StringIO(text, newline=""))
     if not {"id", "label"} <= set(reader.fieldnames or ()):
         raise UserError("expected the columns id and label in the first line")
-    return [(_id(row["id"]), row["label"]) for row in reader if (row["label"] or "").strip()]
+    pairs = ((_id(row["id"]), row["label"]) for row in reader if (row["label"] or "").strip())
+    return list(itertools.islice(pairs, MAX_LABELS + 1))
 
 
 def _from_jsonl(text: str) -> list[tuple[int, object]]:

@@ -35,6 +35,7 @@ ROLE_OF: Mapping[tuple[str, str], str] = {
     ("POST", "/v1/labels"): "label",
     ("POST", "/v1/labels/import"): "label",
     ("GET", "/v1/requests"): "label",
+    ("GET", "/v1/answers"): "label",
     ("POST", "/v1/requests/lease"): "label",
     ("POST", "/v1/requests/skip"): "label",
     ("GET", "/v1/requests/{number}/image"): "label",
@@ -79,6 +80,12 @@ HEADERS = [
 ]
 MAX_CLIENTS = 10_000
 """whose rates are counted"""
+MAX_LOGIN, MAX_SHORT = 10_000, 4 * 2**20
+"""bytes of a body with a token, and of one without samples or a file"""
+ALWAYS_TAKEN = 2**17
+"""bytes up to which a body is taken, however much others hold"""
+LONG = ("/v1/predict", "/v1/observe", "/v1/probe", "/v1/labels/import")
+"""paths of bodies with samples or a file"""
 
 log = logging.getLogger("driftwise.serve")
 
@@ -102,6 +109,7 @@ class Guard:
         self._measures = measures
         self._hosts = hosts
         self._rates = Rates(settings.rate)
+        self._bodies = Bodies(settings.max_bodies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -112,6 +120,7 @@ class Guard:
             return  # no web sockets here
         headers = {key.decode("latin1"): value.decode("latin1") for key, value in scope["headers"]}
         began, code, started = time.perf_counter(), 500, False
+        body = Body(receive, self._settings, scope["path"], self._bodies)
 
         async def send_safely(message: Message) -> None:
             nonlocal code, started
@@ -127,15 +136,15 @@ class Guard:
             if refused is not None:
                 await answer_error(send_safely, *refused)
             else:
-                if scope["method"] not in SAFE:
-                    receive = limited(receive, self._settings)
-                await self._app(scope, receive, send_safely)
+                safe = scope["method"] in SAFE
+                await self._app(scope, receive if safe else body.receive, send_safely)
         except Exception:
             # Neither the client nor the log gets what the request held.
-            log.exception("a request to %s failed", scope["path"])
+            log.exception("a request to %.200r failed", scope["path"])
             if not started:
                 await answer_error(send_safely, 500, "internal", "internal error; see the log")
         finally:
+            body.release()
             path = getattr(scope.get("route"), "path", "other")
             self._measures.add(path, code, time.perf_counter() - began)
 
@@ -161,34 +170,68 @@ class Guard:
             session = None if caller is None else caller.session
             if session and not self._access.is_csrf_token(session, headers.get(CSRF_HEADER)):
                 return 403, "csrf", f"a page must send the header {CSRF_HEADER}"
-        length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > self._settings.max_body:
-            return 413, "size", f"a request has at most {self._settings.max_body:,} bytes"
+        length, most = headers.get("content-length", "0"), max_body(path, self._settings)
+        if not length.isdecimal() or int(length) > most:
+            return 413, "size", too_large(most)
         return None
 
 
-def limited(receive: Receive, settings: ServeSettings) -> Receive:
-    """The body of a request, of limited size, within a limited time."""
-    deadline = asyncio.get_running_loop().time() + settings.body_seconds
-    received, complete = 0, False
+def max_body(path: str, settings: ServeSettings) -> int:
+    """Bytes of a request to a path."""
+    most = MAX_LOGIN if path == "/login" else settings.max_body if path in LONG else MAX_SHORT
+    return min(most, settings.max_body)
 
-    async def receive_limited() -> Message:
-        nonlocal received, complete
-        if complete:
-            return await receive()
+
+def too_large(most: int) -> str:
+    """What a client is told."""
+    return f"a request has at most {most:,} bytes here"
+
+
+class Bodies:
+    """Bytes of all bodies that are being received or used."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.held = 0
+
+
+class Body:
+    """The body of a request, of limited size, within a limited time, while there is room for it."""
+
+    def __init__(
+        self, receive: Receive, settings: ServeSettings, path: str, bodies: Bodies
+    ) -> None:
+        self._receive = receive
+        self._most = max_body(path, settings)
+        self._deadline = asyncio.get_running_loop().time() + settings.body_seconds
+        self._bodies = bodies
+        self._held = 0
+        self._complete = False
+
+    async def receive(self) -> Message:
+        """The next part; HTTPException where a limit is passed."""
+        if self._complete:
+            return await self._receive()
         try:
-            async with asyncio.timeout_at(deadline):
-                message = await receive()
+            async with asyncio.timeout_at(self._deadline):
+                message = await self._receive()
         except TimeoutError as error:
             raise HTTPException(408, "the request took too long to come") from error
         if message["type"] == "http.request":
-            received += len(message.get("body", b""))
-            complete = not message.get("more_body", False)
-            if received > settings.max_body:
-                raise HTTPException(413, f"a request has at most {settings.max_body:,} bytes")
+            size = len(message.get("body", b""))
+            self._held += size
+            self._bodies.held += size
+            self._complete = not message.get("more_body", False)
+            if self._held > self._most:
+                raise HTTPException(413, too_large(self._most))
+            if self._bodies.held > self._bodies.most and self._held > ALWAYS_TAKEN:
+                raise HTTPException(503, "too many large requests at once; try again shortly")
         return message
 
-    return receive_limited
+    def release(self) -> None:
+        """It is not used any more."""
+        self._bodies.held -= self._held
+        self._held = 0
 
 
 class Rates:

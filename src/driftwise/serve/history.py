@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -23,12 +23,12 @@ MAX_BUCKETS = 240
 """of a curve; beyond that two neighbours become one"""
 FIRST_BUCKET = 20
 """samples of a bucket at first"""
-MAX_EVENTS, MAX_VERDICTS = 500, 500
+MAX_EVENTS, MAX_VERDICTS, MAX_ANSWERS = 500, 500, 10_000
 OF_KIND = ("class", "kind", "kind_evidence", "action")
 """of each verdict in an event; the rest of it stands among the verdicts"""
 MAX_EXAMPLE_BYTES = 8 * 2**20
 MAX_RECENT = 4000
-"""samples whose prediction is remembered"""
+"""samples whose prediction is remembered at least"""
 MIN_CALIBRATED = 30
 """labelled samples from which on confidence is compared with accuracy"""
 CALIBRATION_DECAY = 0.995
@@ -37,6 +37,7 @@ CALIBRATION_DECAY = 0.995
 MAX_EXAMPLE_TEXT = 300
 """letters of a text that is shown as an example of a drifted class"""
 
+V = TypeVar("V")
 Count = dict[str, float]
 """samples, labelled, correct, and the sum of confidences"""
 
@@ -191,14 +192,16 @@ class History:
         self.probes: deque[dict[str, Any]] = deque(maxlen=MAX_BUCKETS)
         self.verdicts: deque[dict[str, Any]] = deque(maxlen=MAX_VERDICTS)
         self.events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
+        self.answers: deque[dict[str, Any]] = deque(maxlen=MAX_ANSWERS)
+        """labels of people: id, label (None: nobody knows), by, time, corrects"""
         self.examples: dict[int, Examples] = {}
         """by number of the verdict"""
         self.texts: dict[int, str] = {}
         """what people read instead of a sample, by id: of samples that may be shown again"""
         self.recent: dict[int, tuple[int, float]] = {}
         """predicted class and confidence by id"""
-        self._most_texts = 2 * MAX_RECENT
-        """beyond which old ones are dropped"""
+        self._most_texts = self._most_recent = 2 * MAX_RECENT
+        """beyond which old ones are dropped, but for samples that may be shown again"""
         self.num_events = 0
         self.num_verdicts = 0
         self.time = ""
@@ -235,14 +238,27 @@ class History:
             self.recent[number] = (predicted, confidence)
         for number, text in zip(seen.ids.tolist(), texts or (), strict=False):
             self.texts[number] = text
-        for number in list(self.recent)[: max(0, len(self.recent) - MAX_RECENT)]:
-            del self.recent[number]
-        if len(self.texts) > self._most_texts:
-            kept = {*self._kept_ids(), *list(self.texts)[-MAX_RECENT:]}
-            self.texts = {number: text for number, text in self.texts.items() if number in kept}
-            self._most_texts = len(self.texts) + MAX_RECENT
+        self.recent, self._most_recent = self._cut(self.recent, self._most_recent)
+        self.texts, self._most_texts = self._cut(self.texts, self._most_texts)
         for verdict in seen.verdicts:
             self._add_verdict(verdict, seen)
+
+    def add_answers(
+        self, by: str, ids: Collection[int], labels: Collection[int | None], *, corrects: bool
+    ) -> None:
+        """Record labels of people."""
+        with self.lock:
+            for number, label in zip(ids, labels, strict=True):
+                answer = {"id": number, "label": label, "by": by, "time": self.time}
+                self.answers.append({**answer, "corrects": corrects})
+
+    def _cut(self, by_id: dict[int, V], most: int) -> tuple[dict[int, V], int]:
+        """The newest, and those of samples that may be shown again; and when to cut next."""
+        if len(by_id) <= most:
+            return by_id, most
+        kept = {*self._kept_ids(), *list(by_id)[-MAX_RECENT:]}
+        left = {number: value for number, value in by_id.items() if number in kept}
+        return left, len(left) + MAX_RECENT
 
     def add_probe(self, labels: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
         """Record how many of some labelled samples were predicted correctly."""
@@ -335,6 +351,7 @@ class History:
             "probes": list(self.probes),
             "verdicts": [dict(each) for each in self.verdicts],
             "events": [dict(each) for each in self.events],
+            "answers": [dict(each) for each in self.answers],
             "examples": {
                 number: [
                     torch.from_numpy(each.before),
@@ -345,6 +362,7 @@ class History:
             },
             "texts": dict(self.texts),
             "most_texts": self._most_texts,
+            "most_recent": self._most_recent,
             "recent": {
                 "ids": torch.tensor(list(self.recent), dtype=torch.int64),
                 "predicted": torch.tensor([e[0] for e in self.recent.values()], dtype=torch.int64),
@@ -357,16 +375,17 @@ class History:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` gave."""
         self.series.load_state_dict(state["series"])
-        for name in ("probes", "verdicts", "events"):
+        for name in ("probes", "verdicts", "events", "answers"):
             kept = getattr(self, name)
             kept.clear()
-            kept.extend(dict(each) for each in state[name])
+            kept.extend(dict(each) for each in state.get(name, ()))  # older states have no answers
         self.examples = {
             number: Examples(_array(before), _array(after), texts[0] if texts else None)
             for number, (before, after, *texts) in state["examples"].items()
         }  # older states have no texts of examples
         self.texts = dict(state["texts"])
         self._most_texts = state.get("most_texts", self._most_texts)
+        self._most_recent = state.get("most_recent", self._most_recent)
         recent = state["recent"]
         pairs = zip(recent["predicted"].tolist(), recent["confidence"].tolist(), strict=True)
         self.recent = dict(zip(recent["ids"].tolist(), pairs, strict=True))

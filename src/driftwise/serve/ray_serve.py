@@ -28,7 +28,7 @@ from driftwise.ray_cluster import RayCluster
 from driftwise.serve.access import Access
 from driftwise.serve.alerts import Alerts, AlertSettings, Target
 from driftwise.serve.api import PREDICTOR, make_app, make_predict_app
-from driftwise.serve.guard import answer_error, limited
+from driftwise.serve.guard import Bodies, Body, answer_error
 from driftwise.serve.measures import Line, Measures, Recorder
 from driftwise.serve.prediction_batches import Batches
 from driftwise.serve.server import Address, Learning, open_service
@@ -208,6 +208,7 @@ class Replica:
 
     def __init__(self, given: Given) -> None:
         self._given = given
+        self._bodies = Bodies(given.settings.max_bodies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -268,13 +269,17 @@ class Replica:
 
     async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on to the learner, and its answer back, part by part."""
+        held = Body(receive, self._given.settings, scope["path"], self._bodies)
         try:
-            body = await _body(limited(receive, self._given.settings))
+            body = await _body(held.receive)
+            if body is not None:  # else the client has hung up
+                await self._ask(scope, body, receive, send)
         except HTTPException as error:
             await answer_error(send, error.status_code, "request", str(error.detail))
-            return
-        if body is None:
-            return  # the client has hung up
+        finally:
+            held.release()
+
+    async def _ask(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         answer = self._learner.answer.options(num_returns="streaming")
         stream = answer.remote(_plain(scope), body)
         started = False

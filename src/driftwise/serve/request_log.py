@@ -33,7 +33,12 @@ class RequestLog:
         """bytes at the end that were cut off: a record that a crash left half-written"""
         with writing(folder):
             folder.mkdir(exist_ok=True)
-        self._firsts = sorted(int(each.stem) for each in folder.glob(f"*{SUFFIX}"))
+        names = [each.stem for each in folder.glob(f"*{SUFFIX}")]
+        if strange := sorted(name for name in names if not name.isdecimal()):
+            raise UserError(
+                f"{folder / strange[0]}{SUFFIX} is no part of a log of requests; move it"
+            )
+        self._firsts = sorted(map(int, names))
         self._next = self._firsts[-1] if self._firsts else 1
         if self._firsts:
             self._next += self._cut_tail()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import socket
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -57,10 +58,26 @@ class Learning:
         )
 
     def load(self, folder: Path) -> LiveLearner:
-        """The live learner in a folder, as it was saved."""
+        """The live learner in a folder, as it was saved; UserError if this asks for another one."""
         network = self._network()
         module = None if isinstance(network, str) else network
-        return LiveLearner.load(folder, module, labels=no_labels_yet, trust_imports=True)
+        live = LiveLearner.load(folder, module, labels=no_labels_yet, trust_imports=True)
+        try:
+            self._refuse_other(live.settings, network)
+        except BaseException:
+            live.close(save=False)
+            raise
+        return live
+
+    def _refuse_other(self, saved: Mapping[str, Any], network: nn.Module | str) -> None:
+        """What is asked for makes a new learner: here it would have no effect, without a word."""
+        asked = LiveLearner(network, labels=no_labels_yet, **dict(self.settings)).settings
+        for name in ("backbone", *self.settings):
+            if asked.get(name) != saved.get(name):
+                raise UserError(
+                    f"the learner in the folder has {name} {saved.get(name)}, not {asked.get(name)}; "
+                    "leave that setting as it is, or begin with another folder"
+                )
 
     def _network(self) -> nn.Module | str:
         if self.model is not None:
@@ -101,7 +118,10 @@ def open_service(
             live.save()  # a replay begins with it, too
         return live
 
-    return Service(folder, make, learning.load, settings, skip=skip)
+    service = Service(folder, make, learning.load, settings, skip=skip)
+    if mode not in (None, is_in := service.view["status"]["mode"]):
+        service.notes.append(f"it goes on in the mode {is_in}; the mode {mode} is of a new service")
+    return service
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,16 +136,29 @@ class Address:
     allowed_hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if not 0 <= self.port < 2**16:
+            raise UserError(f"a port is 0 (any free one) to 65535; got {self.port}")
         if not is_loopback(self.host) and self.tokens is None:
             raise UserError(
                 f"{self.host} can be reached from other machines: give tokens=FILE, or keep "
                 "127.0.0.1"
             )
+        if not 0 <= self.port < 2**16:
+            raise UserError(f"a port lies from 0 to 65535; got {self.port}")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise UserError("tls_cert and tls_key go together; give both or none")
         for file in filter(None, (self.tls_cert, self.tls_key)):
             if not file.is_file():
                 raise UserError(f"there is no file {file}")
+        if self.tls_cert is not None:
+            try:  # no password: nobody can be asked for one
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+                context.load_cert_chain(self.tls_cert, self.tls_key, password="")
+            except (ssl.SSLError, OSError, ValueError) as error:
+                raise UserError(
+                    f"{self.tls_cert} and {self.tls_key} are no certificate and its key (PEM, without "
+                    "a password)"
+                ) from error
 
     @property
     def scheme(self) -> str:
@@ -154,9 +187,15 @@ def run_server(
         import uvicorn
 
         from driftwise.serve.api import make_app
+        from driftwise.serve.connections import Connection
         from driftwise.serve.measures import Measures
     except ImportError as error:
         raise UserError(f"serving needs {error.name}: pip install 'driftwise[serve]'") from error
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, *arguments: Any) -> None:
+            service.is_leaving = True
+            super().handle_exit(*arguments)
 
     access = address.access()
     hosts = None if access.has_tokens else frozenset(address.allowed_hosts)
@@ -166,7 +205,7 @@ def run_server(
         "log_level": "warning",
         "access_log": False,
         "server_header": False,
-        "http": "h11",  # the same everywhere, whatever else is installed
+        "http": Connection,  # the same everywhere, whatever else is installed
         "loop": "asyncio",
         "lifespan": "off",
         "ws": "none",
@@ -182,7 +221,7 @@ def run_server(
     try:
         if not workers:
             started(url)
-            uvicorn.Server(uvicorn.Config(app, **common, **tls)).run(sockets=listeners)
+            Server(uvicorn.Config(app, **common, **tls)).run(sockets=listeners)
             return
         from driftwise.serve.shared_snapshot import FilePublisher
         from driftwise.serve.workers import Workers, WorkerSettings, private_folder
@@ -208,7 +247,7 @@ def run_server(
                     **common,
                 )
                 started(url)
-                uvicorn.Server(config).run()
+                Server(config).run()
             finally:
                 processes.close()
     finally:

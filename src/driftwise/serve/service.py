@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import json
 import queue
 import threading
 import time
 import warnings
+import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -35,6 +37,11 @@ if TYPE_CHECKING:
 
 MAX_KEYS = 1000
 """requests whose keys are remembered, so that a repeated one is not applied twice"""
+KINDS = (
+    *("observe", "label", "probe", "save", "mode", "pause", "resume"),
+    *("approve", "dismiss", "rollback"),
+)
+"""of changes"""
 MAX_TEXT = 4000
 """letters of a text that is shown instead of a sample"""
 
@@ -52,6 +59,14 @@ class Overloaded(Unavailable):
 
 class Conflict(UserError):
     """A change that does not fit the mode or state of the service."""
+
+
+class _Keyed(NamedTuple):
+    """A change that came with a key."""
+
+    future: Future[Acknowledgement]
+    mark: int | None
+    """of its content; None: saved by an earlier version"""
 
 
 class Service:
@@ -81,6 +96,11 @@ class Service:
         """
         self.settings = settings or ServeSettings()
         self.folder = folder
+        if is_run(folder):
+            raise UserError(
+                f"{folder} holds a run or a live learner, and no service; give a folder of its own, "
+                "or the one above"
+            )
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
         self.notes: list[str] = []
@@ -98,7 +118,9 @@ class Service:
         """one change at a time is numbered and logged"""
         self._queue: queue.SimpleQueue[tuple[dict[str, Any], Future[Acknowledgement]] | None]
         self._queue = queue.SimpleQueue()
-        self._keys: OrderedDict[str, Future[Acknowledgement]] = OrderedDict()
+        self._waiting_bytes = 0
+        """of samples in the queue"""
+        self._keys: OrderedDict[str, _Keyed] = OrderedDict()
         self._paused_mode: str | None = None
         """the mode to resume to; None: not paused"""
         self._applied = 0
@@ -107,6 +129,8 @@ class Service:
         self._saved_before = 0
         self._saved_at = time.monotonic()
         self._stopping = False
+        self.is_leaving = False
+        """the server is being stopped: streams of events end"""
         self.failure: str | None = None
         """why nothing is learned any more"""
         self.save_failure: str | None = None
@@ -139,8 +163,8 @@ class Service:
             self.history.load_state_dict(extra["history"])
             self._paused_mode = extra["paused_mode"]
             self._applied = self._saved = extra["applied"]
-            for key, acknowledgement in extra["keys"]:
-                self._remember(key, _done(acknowledgement))
+            for key, acknowledgement, *mark in extra["keys"]:
+                self._remember(key, _done(acknowledgement), mark[0] if mark else None)
         self._log = RequestLog(self.folder / "log", max_bytes=self.settings.max_log_bytes)
         if self._log.dropped:
             self.notes.append(
@@ -153,7 +177,8 @@ class Service:
                 self._applied = record["n"]
                 continue
             future: Future[Acknowledgement] = Future()
-            self._remember(record.get("key"), future)
+            payload = {name: each for name, each in record.items() if name not in _OF_RECORDS}
+            self._remember(record.get("key"), future, _mark(record["kind"], payload))
             self._finish(record, future)
             if self.failure is not None:
                 self.notes.append(
@@ -203,21 +228,32 @@ class Service:
     ) -> Future[Acknowledgement]:
         """Log a change; its future is done when the learner has applied it.
 
-        The change is safe as soon as this returns. A repeated `key` gives the first one's outcome.
+        The change is safe as soon as this returns. A repeated `key` gives the first one's outcome,
+        and Conflict if it was the key of another change.
         """
+        if kind not in KINDS:
+            raise UserError(f"unknown change {kind!r}")
+        mark = None if key is None else _mark(kind, payload)
+        num_bytes = len(payload.get("x", {}).get("data", ""))
         with self._gate:
             if key is not None and (earlier := self._keys.get(key)) is not None:
-                return earlier
+                if earlier.mark not in (None, mark):
+                    raise Conflict(
+                        f"the key {key!r:.110} was that of another change; choose new ones"
+                    )
+                return earlier.future
             if self._stopping:
                 raise Unavailable("the service is being stopped; try again later")
             if self.failure is not None:
                 raise Unavailable(
                     f"the learner has broken off: {self.failure}; restart the service"
                 )
-            if self._queue.qsize() >= self.settings.max_waiting:
-                raise Overloaded(
-                    f"{self.settings.max_waiting} changes wait for the learner; try again shortly"
-                )
+            waiting = self._queue.qsize()
+            total = self._waiting_bytes + num_bytes
+            if waiting >= self.settings.max_waiting or (
+                waiting and total > self.settings.max_waiting_bytes
+            ):
+                raise Overloaded(f"{waiting} changes wait for the learner; try again shortly")
             now = datetime.now(UTC).isoformat(timespec="milliseconds")
             record = {"time": now, "kind": kind, "by": by, "key": key, **payload}
             try:
@@ -226,7 +262,8 @@ class Service:
                 raise Unavailable(f"the change was not taken: {error}") from error
             future: Future[Acknowledgement] = Future()
             future.set_running_or_notify_cancel()  # a client that hangs up does not cancel it
-            self._remember(key, future)
+            self._remember(key, future, mark)
+            self._waiting_bytes = total
             self._queue.put(({"n": number, **record}, future))
         if kind not in ("observe", "label", "probe"):
             details = {name: value for name, value in payload.items() if name != "reason"}
@@ -256,7 +293,7 @@ class Service:
             key=key,
             x=packed(x),
             y=labels,
-            texts=None if texts is None else [str(text)[:MAX_TEXT] for text in texts],
+            texts=None if texts is None else [_printable(text) for text in texts],
         )
 
     def probe(
@@ -351,6 +388,8 @@ class Service:
                 continue
             if item is None:
                 return
+            with self._gate:
+                self._waiting_bytes -= len(item[0].get("x", {}).get("data", ""))
             if self.failure is None:
                 self._finish(*item)
             else:
@@ -362,8 +401,10 @@ class Service:
 
     def _save_by_time(self) -> None:
         self._saved_at = time.monotonic()  # also after a failure: it is tried again later
-        with contextlib.suppress(RunFailure, UserError):
+        try:
             self.save("time")
+        except Exception as error:  # whatever it is, learning goes on
+            self.save_failure = first_line(error)
 
     def _finish(self, record: dict[str, Any], future: Future[Acknowledgement]) -> None:
         """Apply a change and report it; a failure of the learner itself ends all learning."""
@@ -376,6 +417,9 @@ class Service:
         except (UserError, Unavailable) as error:
             self._applied = record["n"]
             self.board.put_back(record.get("ids", ()))
+            if isinstance(error, Unavailable):  # sent again, it is tried again
+                with self._gate:
+                    self._keys.pop(record.get("key") or "", None)
             failed = error
         except BaseException as error:  # the network or a component may raise anything
             self.failure = first_line(error)
@@ -395,7 +439,11 @@ class Service:
                 return self._observe(record)
             case "label":
                 give = self.live.correct if record["correct"] else self.live.answer
-                give(record["ids"], [None if each < 0 else each for each in record["labels"]])
+                labels = [None if each < 0 else each for each in record["labels"]]
+                give(record["ids"], labels)
+                self.history.add_answers(
+                    record["by"], record["ids"], labels, corrects=record["correct"]
+                )
                 return self._go_on()
             case "probe":
                 return self._probe(record)
@@ -433,7 +481,8 @@ class Service:
             case "rollback":
                 self.live.roll_back(self.snapshots.read(record["to"]))
                 return {"samples": self.live.num_samples}
-        raise UserError(f"unknown change {record['kind']!r}")
+        # Not a user's error: an acknowledged change would be left out.
+        raise RunFailure(f"a change {record['kind']!r} of another version of driftwise")
 
     def _observe(self, record: dict[str, Any]) -> dict[str, Any]:
         x = unpacked(record["x"])
@@ -482,10 +531,16 @@ class Service:
         return held
 
     def _store_extra(self) -> None:
+        with self._gate:  # other threads add to them
+            keys = list(self._keys.items())
         done = [
-            (key, {name: value for name, value in each.result().items() if name in _REMEMBERED})
-            for key, each in self._keys.items()
-            if each.done() and each.exception() is None
+            (
+                key,
+                {name: each for name, each in future.result().items() if name in _REMEMBERED},
+                mark,
+            )
+            for key, (future, mark) in keys
+            if future.done() and future.exception() is None
         ]
         self.live.extra_state = {
             "applied": self._applied,
@@ -494,9 +549,9 @@ class Service:
             "keys": done,
         }
 
-    def _remember(self, key: str | None, future: Future[Acknowledgement]) -> None:
+    def _remember(self, key: str | None, future: Future[Acknowledgement], mark: int | None) -> None:
         if key is not None:
-            self._keys[key] = future
+            self._keys[key] = _Keyed(future, mark)
             while len(self._keys) > MAX_KEYS:
                 self._keys.popitem(last=False)
 
@@ -523,6 +578,18 @@ class Service:
 
 
 _REMEMBERED = ("number", "ids", "predicted", "adapted", "waiting", "held", "mode")
+_OF_RECORDS = ("n", "time", "kind", "by", "key")
+"""what a record in the log has beside the payload of its change"""
+
+
+def _mark(kind: str, payload: Mapping[str, Any]) -> int:
+    """Tells changes apart that came with the same key."""
+    return zlib.crc32(json.dumps([kind, payload], sort_keys=True).encode())
+
+
+def _printable(text: str) -> str:
+    """A text that can be written as UTF-8: half a character of UTF-16 cannot."""
+    return str(text)[:MAX_TEXT].encode(errors="replace").decode()
 
 
 def no_labels_yet(_: object) -> None:

@@ -25,10 +25,16 @@ class ServeSettings:
     """of them are kept, at least 3: a log that is applied again may return to any of the last ones"""
     max_waiting: int = 64
     """batches and labels that wait for the learner; beyond that they are refused for a moment"""
+    max_waiting_bytes: int = 256 * 2**20
+    """of their samples, if more than one waits"""
     max_batch: int = 4096
     """samples of one request"""
     max_body: int = 64 * 2**20
     """bytes of one request"""
+    max_bodies: int = 256 * 2**20
+    """bytes of all requests that are being received or used; beyond that they are refused for a moment"""
+    max_decoded: int = 128 * 2**20
+    """bytes of the images of one request, decoded"""
     body_seconds: float = 30.0
     """within which the body of a request must have come"""
     rate: float = 2000.0
@@ -44,5 +50,7 @@ class ServeSettings:
             raise UserError(f"max_snapshots must be at least 3; got {self.max_snapshots}")
 
     def name_of(self, label: int) -> str:
-        """How people read a label."""
-        return self.class_names[label] if 0 <= label < len(self.class_names) else str(label)
+        """How people read a label; -1: no class is known."""
+        if label < 0:
+            return "unknown"
+        return self.class_names[label] if label < len(self.class_names) else str(label)
