@@ -203,8 +203,7 @@ def measure(case: str, processes: int, layout: str, turns: int) -> dict[str, Any
     answers = [process.communicate()[0] for process in started]
     if any(process.returncode for process in started):
         sys.exit(f"{case} failed in {processes} processes")
-    found: dict[str, Any] = {"case": case, "processes": processes, "layout": layout}
-    return found | json.loads(answers[0])
+    return {"case": case, "processes": processes, "layout": layout, **json.loads(answers[0])}
 
 
 def draw() -> None:

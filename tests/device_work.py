@@ -104,9 +104,8 @@ def realigner_like_on_the_cpu(device: torch.device) -> None:
 def run_like_on_the_cpu(device: torch.device, folder: Path) -> None:
     """A whole run by its names: check, adapt, learn, evaluate, save, load."""
     pick = learners.pick_device
-    learners.pick_device = result.pick_device = lambda name: (
-        device if name == "cuda" else pick(name)
-    )
+    for module in (learners, result):
+        vars(module)["pick_device"] = lambda name: device if name == "cuda" else pick(name)
     settings: dict[str, Any] = {"method": "der++", "adaptation": "amr", "detector": "combined"}
     settings |= {"num_tasks": 2, "num_drifts": 1, "epochs": 1}
     results = {}

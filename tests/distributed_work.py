@@ -149,7 +149,7 @@ def refused_samples_change_nothing(kind: Any, group: Group) -> None:
     before = copy.deepcopy(buffer.state_dict())
     wide = {"logits": torch.zeros(len(samples), 9)}
     for extras, expected in (({}, "expected the columns"), (wide, r"of torch.float32 and shape")):
-        for take in (lambda *given: buffer.offer(*part(*given, group)), buffer.put):
+        for take in (lambda s, e: buffer.offer(*part(s, e, group)), buffer.put):
             with pytest.raises(ValueError, match=expected):
                 take(samples, extras)
     many = batch(1, size=CAPACITY)

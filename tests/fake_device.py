@@ -98,8 +98,8 @@ def compute(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     tensors = [each for each in tree_iter((args, kwargs)) if isinstance(each, Tensor)]
     here = [isinstance(each, OnDevice) for each in tensors]
     name, asked = str(func), kwargs.get("device")
-    for tensor, is_here in zip(tensors, here, strict=True):
-        if is_here:
+    for tensor in tensors:
+        if isinstance(tensor, OnDevice):
             Stream.current.use(tensor)
     is_pinned = kwargs.get("pin_memory")
     kwargs = {**kwargs, "pin_memory": False} if is_pinned else kwargs
