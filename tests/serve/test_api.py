@@ -9,7 +9,6 @@ import json
 import shutil
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -217,14 +216,6 @@ def test_requests_come_and_answers_go_as_files(web: TestClient, service: Service
         ids, labels = exchange.read_labels(exported, kind, service.settings)
         pairs = list(zip(ids, labels, strict=True))
         assert pairs[-4:] == answered, "what is exported can be imported"
-
-
-def test_half_a_letter_in_a_text_is_exported(web: TestClient, service: Service) -> None:
-    card = service.board.cards()[0]
-    service.board._cards[card.id] = replace(card, text="a\ud800")
-    assert f"{card.id}," in web.get("/v1/requests?format=csv").text
-    for format in ("jsonl", "label-studio"):
-        assert web.get(f"/v1/requests?format={format}").status_code == 200
 
 
 def test_what_is_known_can_be_read(web: TestClient, service: Service) -> None:
