@@ -5,11 +5,13 @@
 Both sides train the same network with the same SGD, in the same processes, and take turns. Of a step
 each process forwards the same number of samples on both sides: ours half from the stream and half
 drawn from the buffer of all processes, DDP all from a batch in memory. Both sides convert bytes to
-floats. Ratios are medians of the turns' own ratios, by wall time (a process that waits for another
+floats. Ratios are medians of the turns' own ratios, without turns in which other programs used more
+than a tenth of the machine (unless there are few others), by wall time (a process that waits for another
 uses no processor time) and by processor time (for a machine that does other things, too).
 
 `buffer` is the fraction of our step that is spent in `offer` and `sample`, messages included: of its wall
-time, in which a process also waits there for one that is behind, and of its processor time.
+time, in which a process also waits there for one that is behind, and of its processor time; medians
+of the turns, too.
 `scaling` is samples a second over 1, 2 and 4 processes of one thread each; beyond the number of cores
 it can only fall. `--save` puts the cases into results/distributed.json; `--figure` draws what is there.
 """
@@ -31,7 +33,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from ratios import around_the_median, machine_seconds, processor, processor_seconds
+from ratios import around_the_median, calm, machine_seconds, processor
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
@@ -118,17 +120,23 @@ def work(case: str, layout: str, turns: int) -> dict[str, Any] | None:
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
 
-        seconds = take_turns({"ours": ours, "ddp": ddp}, group, turns, steps, clock)
+        taken = take_turns({"ours": ours, "ddp": ddp}, group, turns, steps, clock)
     if group.rank:
         return None
-    pairs = list(zip(seconds["ours"], seconds["ddp"], strict=True))
+    used = calm(taken, at_least=turns // 2 + 1)
+    pairs = [(turn["ours"], turn["ddp"]) for turn in used]
     wall = around_the_median([mine[0] / theirs[0] - 1 for mine, theirs in pairs])
     cpu = around_the_median([mine[1] / theirs[1] - 1 for mine, theirs in pairs])
+    part = around_the_median([mine[2] / mine[0] for mine, _ in pairs])
+    part_cpu = around_the_median([mine[3] / mine[1] for mine, _ in pairs])
     return {
+        "turns": len(used),
+        "left_out": len(taken) - len(used),
+        "others": round(statistics.mean(turn["others"] for turn in used), 3),
         "slower_wall": [round(each, 4) for each in wall],
         "slower_processor": [round(each, 4) for each in cpu],
-        "buffer": round(statistics.median(mine[2] / mine[0] for mine, _ in pairs), 4),
-        "buffer_processor": round(statistics.median(mine[3] / mine[1] for mine, _ in pairs), 4),
+        "buffer": [round(each, 4) for each in part],
+        "buffer_processor": [round(each, 4) for each in part_cpu],
         "samples_per_processor_second": round(
             per_process / statistics.median(mine[1] for mine, _ in pairs), 1
         ),
@@ -140,15 +148,21 @@ def work(case: str, layout: str, turns: int) -> dict[str, Any] | None:
 
 def take_turns(
     sides: dict[str, Callable[[int], None]], group: Group, turns: int, steps: int, clock: Clock
-) -> dict[str, list[tuple[float, ...]]]:
-    """Of a step, by side and turn: wall and processor seconds, and both in the buffer."""
+) -> list[dict[str, Any]]:
+    """Of a step, by turn and side: wall and processor seconds, and both in the buffer.
+
+    `others`: which part of all cores other programs used. So many turns in which they used little are
+    waited for, up to four times as many turns in all.
+    """
 
     def now() -> tuple[float, ...]:
         return time.perf_counter(), time.process_time(), clock.seconds, clock.processor
 
-    taken: dict[str, list[tuple[float, ...]]] = {name: [] for name in sides}
-    for turn in range(-1, turns):
+    taken: list[dict[str, Any]] = []
+    for turn in range(-1, 4 * turns):
         order = list(sides) if turn % 2 else list(reversed(sides))
+        found: dict[str, Any] = {}
+        start = machine_seconds() or 0.0, time.perf_counter(), time.process_time()
         for name in order:
             if group.size > 1:
                 dist.barrier()
@@ -156,10 +170,17 @@ def take_turns(
             for number in range(steps):
                 sides[name](number)
             after = now()
-            if turn >= 0:  # the first one warms up
-                taken[name].append(
-                    tuple((b - a) / steps for a, b in zip(before, after, strict=True))
-                )
+            found[name] = tuple((b - a) / steps for a, b in zip(before, after, strict=True))
+        end = machine_seconds() or 0.0, time.perf_counter(), time.process_time()
+        spent = torch.tensor([[b - a for a, b in zip(start, end, strict=True)]])
+        everybody = group.gather(spent.double())
+        machine, wall = everybody[0, :2].tolist()
+        own = float(everybody[:, 2].sum())
+        found["others"] = max(0.0, machine - own) / wall / (os.cpu_count() or 1)
+        if turn >= 0:  # the first one warms up
+            taken.append(found)
+        if len(calm(taken)) == turns:
+            break
     return taken
 
 
@@ -179,17 +200,10 @@ def measure(case: str, processes: int, layout: str, turns: int) -> dict[str, Any
         )
         for rank in range(processes)
     ]
-    begin, before, own = time.perf_counter(), machine_seconds(), processor_seconds()
     answers = [process.communicate()[0] for process in started]
-    after, seconds = machine_seconds(), time.perf_counter() - begin
     if any(process.returncode for process in started):
         sys.exit(f"{case} failed in {processes} processes")
-    found: dict[str, Any] = {"case": case, "processes": processes, "layout": layout, "turns": turns}
-    if before is not None and after is not None:
-        others = after - before - (processor_seconds() - own)
-        found["others"] = round(max(0.0, others) / seconds / (os.cpu_count() or 1), 3)
-    found |= json.loads(answers[0])
-    return found
+    return {"case": case, "processes": processes, "layout": layout, **json.loads(answers[0])}
 
 
 def draw() -> None:
@@ -218,6 +232,16 @@ def draw() -> None:
     figure.savefig(FIGURE, dpi=150)
 
 
+def save(found: dict[str, Any]) -> None:
+    """In the place of an earlier finding of the same case."""
+    kept = json.loads(SAVED.read_text())["findings"] if SAVED.exists() else []
+    key = operator.itemgetter("case", "processes", "layout")
+    everything = {key(each): each for each in (*kept, found)}
+    about = {"processor": processor(), "torch": torch.__version__}
+    saved = {"about": about, "findings": list(everything.values())}
+    SAVED.write_text(json.dumps(saved, indent=1) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--turns", type=int, default=12)
@@ -243,27 +267,20 @@ def main() -> None:
     ]
     if "scaling" in options.only:
         points += [("resnet", 1, "sharded"), ("resnet", 4, "sharded")]
-    findings = []
     for case, processes, layout in points:
         found = measure(case, processes, layout, options.turns)
-        findings.append(found)
-        low, middle, high = sorted(found["slower_wall"])
+        if options.save:
+            save(found)
+        low, middle, high = found["slower_wall"]
         print(
             f"{case:7} {processes} processes, {layout:10}: {100 * middle:+.1f} % "
             f"({100 * low:+.1f} to {100 * high:+.1f}) wall, "
-            f"{100 * sorted(found['slower_processor'])[1]:+.1f} % processor time against DDP, "
-            f"buffer {100 * found['buffer']:.1f} % of wall and "
-            f"{100 * found['buffer_processor']:.1f} % of processor time, "
+            f"{100 * found['slower_processor'][1]:+.1f} % processor time against DDP, "
+            f"buffer {100 * found['buffer'][1]:.1f} % of wall and "
+            f"{100 * found['buffer_processor'][1]:.1f} % of processor time, "
             f"{found['samples_per_second']} samples/s",
             flush=True,
         )
-    if options.save:
-        kept = json.loads(SAVED.read_text())["findings"] if SAVED.exists() else []
-        key = operator.itemgetter("case", "processes", "layout")
-        everything = {key(each): each for each in (*kept, *findings)}
-        about = {"processor": processor(), "torch": torch.__version__}
-        saved = {"about": about, "findings": list(everything.values())}
-        SAVED.write_text(json.dumps(saved, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -22,8 +22,17 @@ def spread(values: list[float]) -> str:
     return f"{middle:+.1f} % ({low:+.1f} to {high:+.1f})"
 
 
-def verdict(values: list[float], goal: float) -> str:
+def part(values: list[float] | float) -> str:
+    """The same, of a part; earlier findings have no interval."""
+    if isinstance(values, float):
+        return f"{100 * values:.1f} %"
+    return spread(values).replace("+", "")
+
+
+def verdict(values: list[float] | float, goal: float) -> str:
     """Whether a goal of at most so many percent was reached, as far as the interval shows."""
+    if isinstance(values, float):
+        return "reached by the median" if 100 * values <= goal else "missed by the median"
     low, middle, high = (100 * each for each in values)
     if high <= goal:
         return "reached"
@@ -46,9 +55,7 @@ def of_processes() -> str:
         each = found[case, layout, processes]
         if processes > 1:
             steps = " | ".join(spread(each[key]) for key in ("slower_wall", "slower_processor"))
-            shares = " | ".join(
-                f"{100 * each[key]:.1f} %" for key in ("buffer", "buffer_processor")
-            )
+            shares = " | ".join(part(each[key]) for key in ("buffer", "buffer_processor"))
             lines.append(f"| {NAMES[case]}, {layout}, {processes} | {steps} | {shares} |")
     default = found["resnet", "sharded", 2]
     others = [each["others"] for each in found.values() if each.get("others") is not None]
@@ -58,7 +65,6 @@ def of_processes() -> str:
             f"Other programs used {100 * min(others):.0f} to {100 * max(others):.0f} % of the two cores "
             f"meanwhile. Medians of {default['turns']} turns or fewer, with 95 % intervals."
         )
-    share, of_processor = 100 * default["buffer"], 100 * default["buffer_processor"]
     lines += [
         "",
         "With the default layout, two processes and a ResNet-18:",
@@ -66,9 +72,9 @@ def of_processes() -> str:
         f"- A step at most {SLOWER:.0f} % slower: by wall time "
         f"{verdict(default['slower_wall'], SLOWER)}; by processor time "
         f"{verdict(default['slower_processor'], SLOWER)}.",
-        f"- The buffer at most {SHARE:.0f} % of a step: {share:.1f} % of wall time, "
-        f"{'reached' if share <= SHARE else 'missed'}; {of_processor:.1f} % of processor time, "
-        f"{'reached' if of_processor <= SHARE else 'missed'}.",
+        f"- The buffer at most {SHARE:.0f} % of a step: by wall time "
+        f"{verdict(default['buffer'], SHARE)}; by processor time "
+        f"{verdict(default['buffer_processor'], SHARE)}.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -129,7 +129,9 @@ def table(saved: dict[str, Any]) -> Iterator[str]:
     for name in DETECTORS:
         for adaptation in ADAPTATIONS:
             cells = [name, adaptation]
-            runs_of = saved[name][adaptation]
+            runs_of = saved.get(name, {}).get(adaptation)
+            if runs_of is None:  # not measured yet
+                continue
             for ramp in map(str, RAMPS):
                 runs = runs_of[ramp]
                 delays = [run["delay"] for run in runs if run["delay"] is not None]

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from scipy import stats
@@ -256,6 +256,30 @@ def machine_seconds() -> float | None:
         return None
     user, nice, system, _, _, *interrupts = map(int, about.read_text().split()[1:8])
     return float(user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
+
+
+CALM = 0.1
+"""the part of all cores that other programs may use in a turn that counts"""
+
+
+def calm(turns: Sequence[dict[str, Any]], at_least: int = 0) -> Sequence[dict[str, Any]]:
+    """Turns whose `others` are few; all turns, if those are fewer than `at_least`."""
+    found = [turn for turn in turns if turn["others"] <= CALM]
+    return found if len(found) >= at_least else turns
+
+
+def moment() -> tuple[float, float | None, float]:
+    """Where `used_by_others` begins to look."""
+    return time.perf_counter(), machine_seconds(), processor_seconds()
+
+
+def used_by_others(since: tuple[float, float | None, float]) -> float | None:
+    """The part of all cores that other programs have used since; None where nobody says."""
+    (wall, before, own), (end, after, mine) = since, moment()
+    if before is None or after is None:
+        return None
+    others = max(0.0, (after - before) - (mine - own))
+    return round(others / (end - wall) / (os.cpu_count() or 1), 3)
 
 
 def processor() -> str:

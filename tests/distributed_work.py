@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 from collections.abc import Callable
@@ -140,6 +141,21 @@ def goes_on_in_others(kind: Any, group: Group, later_kind: Any, later: Group) ->
         again.offer(*part(samples, logits_of(samples), later))
         draws_together(again, whole, later, 8)
     assert same(again.state_dict(), whole.state_dict())
+
+
+def refused_samples_change_nothing(kind: Any, group: Group) -> None:
+    buffer, samples = kind(CAPACITY, group=group), batch(0)
+    buffer.offer(*part(samples, logits_of(samples), group))
+    before = copy.deepcopy(buffer.state_dict())
+    wide = {"logits": torch.zeros(len(samples), 9)}
+    for extras, expected in (({}, "expected the columns"), (wide, r"of torch.float32 and shape")):
+        for take in (lambda s, e: buffer.offer(*part(s, e, group)), buffer.put):
+            with pytest.raises(ValueError, match=expected):
+                take(samples, extras)
+    many = batch(1, size=CAPACITY)
+    with pytest.raises(ValueError, match="one per free slot; got 40"):
+        buffer.put(many, logits_of(many))
+    assert same(buffer.state_dict(), before)
 
 
 def keeps_its_share(group: Group) -> None:
@@ -509,6 +525,8 @@ def main() -> None:
     goes_on_in_others(ShardedBuffer, groups[0], ReplicatedBuffer, three)
     goes_on_in_others(ReplicatedBuffer, groups[0], ShardedBuffer, three)
     keeps_its_share(groups[0])
+    for kind in (ReplicatedBuffer, ShardedBuffer):
+        refused_samples_change_nothing(kind, groups[0])
     with pytest.raises(UserError, match="need one buffer together"):
         Learner(MLP(input_shape=(1, 2, 3), num_classes=4), ER(), buffer=ReplayBuffer(5))
     with pytest.raises(
@@ -522,6 +540,8 @@ def main() -> None:
             learner_like_one_process(method, group)
         learner_like_one_process(METHODS[2], group, augmentation="crop-flip")
     learner_like_one_process(ER, groups[0], last=2)
+    if three.rank >= 0:
+        learner_like_one_process(DERpp, three)
     dropout_is_drawn_by_each_process(groups[0])
     learner_like_one_process(ERACE, groups[0], shard=fully_shard)
     blocks = seeded(TinyTransformer, seed=3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -84,9 +85,11 @@ def test_a_group_leaves_no_thread_behind_that_could_abort_the_end_of_python() ->
         assert out == "[]\n", errors
 
 
-def test_on_a_device_messages_buffers_and_steps_lie_there_and_have_the_same_numbers() -> None:
+def test_on_a_device_messages_buffers_and_steps_lie_there_and_have_the_same_numbers(
+    tmp_path: Path,
+) -> None:
     """With real messages, on a device that only pretends to be one; the way is that of NCCL."""
-    work = group_of(2, str(WORK.with_name("device_work.py")))
+    work = group_of(2, str(WORK.with_name("device_work.py")), str(tmp_path))
     done = outputs_of(work)
     assert [process.returncode for process in work] == [0] * 2, done
     assert [out.strip() for out, _ in done] == [f"rank {rank} of 2 on fake:0" for rank in (0, 1)]
@@ -151,7 +154,7 @@ def test_a_process_that_ends_ends_all_and_the_run_goes_on_in_another_number_of_t
         time.sleep(0.05)
     work[ended].send_signal(by)
     (tmp_path / "gate").unlink()
-    done = [process.communicate(timeout=30) for process in work]  # they do not wait for the dead
+    done = [process.communicate(timeout=120) for process in work]  # they do not wait for the dead
     others = [rank for rank in range(processes) if rank != ended or by == signal.SIGTERM]
     assert [work[rank].returncode for rank in others] == [code] * len(others), done
     if by == signal.SIGKILL:
@@ -232,3 +235,30 @@ def test_processes_with_other_settings_are_refused_in_all_of_them(tmp_path: Path
     assert all(
         "same settings in all 2 processes; rank 1 has seed 1, rank 0 0:" in text for text in done
     ), done
+
+
+@pytest.mark.parametrize(
+    ("words", "names", "message"),
+    [
+        (["run"], {}, "it cannot find the others .*MASTER_ADDR expected"),
+        (["run"], {"RANK": "first"}, "it cannot find the others .*'first'"),
+        (["compare"], {}, "compare works in one process, and this is one of 2: .*without torchrun"),
+    ],
+)
+def test_what_cannot_work_in_several_processes_is_said_in_one_line(
+    words: list[str],
+    names: dict[str, str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_PORT": "1", **names}.items():
+        monkeypatch.setenv(name, value)
+    if "RANK" in names:
+        monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    assert command([*words, "--out", str(tmp_path / "run")]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert re.search(message, line), line
+    assert not (tmp_path / "run").exists()

@@ -17,12 +17,15 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from driftwise.devices import ASYNCHRONOUS
 from driftwise.errors import RunFailure, UserError
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
 T = TypeVar("T")
+_COUNT, _AT_ONCE = 8, 1024
+"""bytes of a number, and how many bytes of values are sent with it; a second message has the rest"""
 PATIENCE = datetime.timedelta(minutes=5)
 """how long a process waits for the others; one that ends is noticed at once"""
 
@@ -38,8 +41,7 @@ def joined() -> Iterator[Group]:
     ...     print(group.rank, group.size)
     0 1
     """
-    started = int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
-    if not started or not dist.is_available() or dist.is_initialized():
+    if started_together() == 1 or not dist.is_available() or dist.is_initialized():
         yield Group()
         return
     # Optimisers import this. Where that happens within a group, the group outlives its end, and its
@@ -49,7 +51,13 @@ def joined() -> Iterator[Group]:
 
     backend = _take_accelerator()
     with _with_peers():
-        store, rank, size = next(rendezvous("env://", timeout=PATIENCE))
+        try:
+            store, rank, size = next(rendezvous("env://", timeout=PATIENCE))
+        except ValueError as error:
+            raise UserError(
+                "RANK and WORLD_SIZE say that this is one of several processes, and it cannot find the "
+                f"others ({error}): start them with torchrun, or unset both"
+            ) from error
         store.set_timeout(PATIENCE)
         place = dist.PrefixStore(_attempt(store, rank, size), store)  # type: ignore[attr-defined]
         dist.init_process_group(backend, store=place, rank=rank, world_size=size, timeout=PATIENCE)
@@ -94,7 +102,7 @@ def _found(store: Store, key: str) -> str:
 def _take_accelerator() -> str:
     """Take the GPU of this process's number, where there are GPUs; the backend for messages."""
     kind = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    backend = _BACKENDS.get("cpu" if kind is None else kind.type)
+    backend = ASYNCHRONOUS.get("cpu" if kind is None else kind.type)
     if kind is None or backend is None:
         return "gloo"
     place, there = int(os.environ.get("LOCAL_RANK", "0")), torch.accelerator.device_count()
@@ -107,8 +115,10 @@ def _take_accelerator() -> str:
     return backend
 
 
-_BACKENDS = {"cuda": "nccl", "xpu": "xccl"}
-"""what sends messages between devices of a kind; gloo for all others"""
+def started_together() -> int:
+    """How many processes torchrun has started, this one among them; 1 without it."""
+    size = os.environ.get("WORLD_SIZE", "1")
+    return int(size) if size.isdecimal() and "RANK" in os.environ else 1
 
 
 def restarted() -> bool:
@@ -146,7 +156,7 @@ class Group:
         self.size = dist.get_world_size(group) if together else 1
         """how many processes there are"""
         self._device = torch.device("cpu")
-        if self.size > 1 and dist.get_backend(group) in _BACKENDS.values():
+        if self.size > 1 and dist.get_backend(group) in ASYNCHRONOUS.values():
             accelerator = torch.accelerator.current_accelerator() or self._device
             index = torch.accelerator.current_device_index()
             self._device = torch.device(accelerator.type, index)
@@ -181,14 +191,25 @@ class Group:
             return self._gather(values)
 
     def _gather(self, values: Tensor) -> Tensor:
-        counts = self._counts(len(values))
-        most = max(counts)
-        padded = torch.zeros(most, _bytes_of(values), dtype=torch.uint8, device=self._device)
-        padded[: len(values)] = as_bytes(values).to(self._device)
-        parts = [torch.empty_like(padded) for _ in counts]
-        dist.all_gather(parts, padded, group=self._group)
-        came = torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
-        return _as_values(came.cpu(), values)
+        flat = as_bytes(values).reshape(-1).to(self._device)
+        own = torch.tensor([len(values)]).view(torch.uint8).to(self._device)
+        first = self._from_each(torch.cat([own, flat[:_AT_ONCE]]), _COUNT + _AT_ONCE).cpu()
+        counts = first[:, :_COUNT].contiguous().view(torch.int64).flatten().tolist()
+        width = _bytes_of(values)
+        rest = max(0, max(counts) * width - _AT_ONCE)  # as all processes know
+        second = self._from_each(flat[_AT_ONCE:], rest).cpu() if rest else first[:, :0]
+        parts = []
+        for count, begin, end in zip(counts, first[:, _COUNT:], second, strict=True):
+            parts += [begin[: count * width], end[: max(0, count * width - _AT_ONCE)]]
+        return _as_values(torch.cat(parts).reshape(sum(counts), width), values)
+
+    def _from_each(self, values: Tensor, length: int) -> Tensor:
+        """Up to `length` bytes of each process, (processes, length), with zeros behind them."""
+        padded = torch.zeros(length, dtype=torch.uint8, device=self._device)
+        padded[: len(values)] = values
+        everybody = padded.new_empty(self.size, length)
+        dist.all_gather([*everybody], padded, group=self._group)
+        return everybody
 
     def gather_columns(self, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """`gather` for several values of each sample, in one message."""
@@ -274,11 +295,6 @@ class Group:
         if text:
             raise UserError(f"rank 0: {text}")
         return work() if done is None else done[0]
-
-    def _counts(self, count: int) -> list[int]:
-        counts = [torch.zeros(1, dtype=torch.int64, device=self._device) for _ in range(self.size)]
-        dist.all_gather(counts, torch.tensor([count]).to(self._device), group=self._group)
-        return [int(each) for each in counts]
 
 
 def digest_of(tensors: Iterable[Tensor]) -> str:

@@ -14,12 +14,13 @@ from torch import Tensor, nn
 
 from driftwise import rng
 from driftwise.compiled import Compiled
+from driftwise.devices import to_device
 from driftwise.distributed import Group, digest_of, share_out, whole
 from driftwise.errors import Diverged, UserError
 from driftwise.memory import AnyBuffer, PrefetchingBuffer, ReplayBuffer, Stored
 from driftwise.methods.base import Inputs, Method, SampleKeys, check_columns, check_outcome
 from driftwise.models.head import encode_all, grow_head, grow_optimiser, is_sharded
-from driftwise.models.inputs import Augmentation, Readback, augment, to_device, to_host, to_input
+from driftwise.models.inputs import Augmentation, Readback, augment, to_host, to_input
 from driftwise.models.layers import draws_nothing, take_single_samples
 from driftwise.part_state import PartState
 from driftwise.types import Encoding, Extras, Samples, StepReport

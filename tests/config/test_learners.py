@@ -531,10 +531,25 @@ def test_the_fastest_device_is_taken_and_an_absent_one_refused() -> None:
     assert learners.pick_device("cpu") == torch.device("cpu")
     if not torch.cuda.is_available() and not torch.backends.mps.is_available():
         assert learners.pick_device("auto") == torch.device("cpu")
-        for name in ("cuda", "cuda:0", "mps", "tpu", "cpu:x", ""):
+        for name in ("cuda", "cuda:0", "mps", "xpu", "tpu", "cpu:x", ""):
             assert complaint(lambda name=name: learners.pick_device(name)) == (  # type: ignore[misc]
                 f"device {name!r} is not available; this machine has cpu"
             )
+
+
+@pytest.mark.parametrize("kind", ["cuda", "mps", "xpu"])
+def test_a_device_that_is_there_is_taken_and_a_number_too_high_refused(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (torch.cuda, torch.backends.mps, torch.xpu):
+        is_there = module is (torch.backends.mps if kind == "mps" else getattr(torch, kind))
+        monkeypatch.setattr(module, "is_available", lambda there=is_there: there)
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 1)
+    for name in ("auto", kind, f"{kind}:0"):
+        assert learners.pick_device(name).type == kind
+    assert complaint(lambda: learners.pick_device(f"{kind}:1")) == (
+        f"device '{kind}:1' is not available; {kind} devices here: 0 to 0"
+    )
 
 
 @pytest.mark.parametrize("shape", [(50, 3), (50, 3, 4, 4)])

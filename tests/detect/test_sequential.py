@@ -306,12 +306,21 @@ def test_what_drifted_stays_drifted_until_it_is_renewed() -> None:
 def test_every_test_that_begins_spends_a_share_of_its_own() -> None:
     mine = detector(level=0.1)
     kept = reference_of({c: samples(gaussian(10, c), c, 100 * c) for c in range(4)})
-    nothing = samples(gaussian(1, 0)[:0])
-    first = mine.check(1, [2, 0], nothing, kept)
-    later = mine.check(2, [0, 1, 2, 3], nothing, kept)
+    each = Samples.concat([samples(gaussian(1, 9), c, 1000 + c) for c in range(4)])
+    first = mine.check(1, [2, 0], each, kept)
+    later = mine.check(2, [0, 1, 2, 3], each, kept)
     assert [v.threshold for v in first] == [0.1 * share_of(1), 0.1 * share_of(2)]
     assert [v.threshold for v in later] == [0.1 * share_of(k) for k in (2, 3, 1, 4)]
-    assert all(v.p_value == 1 and v.score == 0 for v in later)
+
+
+def test_a_class_is_not_testable_before_its_first_monitored_sample() -> None:
+    mine, kept = detector(), reference_of({0: samples(gaussian(30, 0))})
+    nothing = samples(gaussian(1, 0)[:0])
+    before = only(mine.check(1, [0], nothing, kept))
+    assert (before.drifted, before.p_value) == (None, None)
+    assert "no new monitored sample counts" in (before.reason or "")
+    assert only(mine.check(2, [0], samples(gaussian(5, 1), 0, 100), kept)).drifted is False
+    assert only(mine.check(3, [0], nothing, kept)).drifted is False, "evidence is kept"
 
 
 def test_a_copy_of_an_image_is_no_new_evidence() -> None:

@@ -81,3 +81,10 @@ def test_a_state_is_loaded_with_the_parts_that_it_came_from_and_a_copy_goes_on_a
     for each in (realigner, twin):
         each.offer((X[20:], Y[20:]))
     assert same(twin.buffer.state_dict(), realigner.buffer.state_dict())
+
+
+def test_names_are_refused_where_objects_are_expected() -> None:
+    for settings in ({"detector": "ks"}, {"adaptation": "amr"}):
+        (name,) = settings.values()
+        with pytest.raises(UserError, match=f"must be an object, .* got the name '{name}'"):
+            realigner_of(**settings)

@@ -17,6 +17,7 @@ from run_tools import complaint
 from same_state import same
 from torch import nn
 
+from driftwise.compiled import Compiled
 from driftwise.config.learners import make_learner as learner_of
 from driftwise.config.presets import resolve
 from driftwise.config.schema import RunConfig
@@ -89,6 +90,33 @@ def test_hooks_see_every_forward_and_stay_outside_of_the_graphs(graphs: list[int
     assert calls == [4, 8, 8, 8]
     assert sorted(graphs) == [4, 8]
     assert "forward" not in vars(learner.network)
+
+
+def test_cuda_graphs_are_recorded_anew_for_each_step_and_their_outputs_copied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As far as that can be seen without CUDA: what torch is asked for, and where a step begins."""
+    asked: list[Any] = []
+
+    def as_it_is(forward: Callable[..., Any], **how: Any) -> Callable[..., Any]:
+        asked.append(how)
+        return forward
+
+    monkeypatch.setattr(torch, "compile", as_it_is)
+    monkeypatch.setattr(torch.compiler, "cudagraph_mark_step_begin", lambda: asked.append("step"))
+    plain, recorded = (
+        make_learner(compiled_samples=FULL, cuda_graphs=graphs) for graphs in (False, True)
+    )
+    for learner in (plain, recorded):
+        for step in range(2):
+            learner.observe(batch(step, ROWS))
+    ways = [{"dynamic": False, "mode": mode} for mode in (None, "reduce-overhead")]
+    assert asked == [*ways, "step", "step"]
+    x = torch.zeros(ROWS, 2, 4, 4)
+    recorded.network.forward = lambda _: x
+    compiled = Compiled(recorded.network, FULL, cuda_graphs=True)
+    assert compiled(x) is not x
+    assert same(state_of(plain), state_of(recorded))
 
 
 def test_without_a_compiler_or_with_narrow_convolutions_it_is_refused_in_one_line(

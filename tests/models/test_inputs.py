@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from driftwise import rng
-from driftwise.models.inputs import to_device, to_input
+from driftwise.devices import to_device
+from driftwise.models.inputs import to_input
 
 HEIGHT, WIDTH = 5, 3
 

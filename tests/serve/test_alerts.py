@@ -7,6 +7,7 @@ import smtplib
 import socketserver
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -162,6 +163,25 @@ class Mail(socketserver.StreamRequestHandler):
             self.wfile.write(b"221 bye\r\n" if word == "QUIT" else b"250 ok\r\n")
             if word == "QUIT":
                 return
+
+
+def test_a_target_that_cannot_be_reached_does_not_hold_up_the_others(
+    service: Service, tmp_path: Path
+) -> None:
+    code = f"import sys; open({str(tmp_path / 'alert')!r}, 'w').write(sys.stdin.read())"
+    command = Target(to="command", command=(sys.executable, "-S", "-c", code))
+    never = threading.Event()
+    alerts = Alerts(service, [HOOK, HOOK, command], sleep=never.wait)  # nothing listens there
+    service.save_failure = "the disk is full"
+    alerts.start()
+    try:
+        deadline = time.monotonic() + 30
+        while not alerts.sent and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert json.loads((tmp_path / "alert").read_text())["text"] == "the disk is full"
+    finally:
+        alerts.stop()
+        never.set()
 
 
 def test_an_email_is_handed_to_the_server() -> None:

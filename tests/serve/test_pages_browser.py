@@ -156,6 +156,30 @@ def test_drift_appears_people_label_and_accuracy_comes_back(shown: Shown) -> Non
         assert [url for url in visit.requests if not url.startswith(shown.url)] == []
 
 
+def test_tabs_that_nobody_sees_leave_the_connections_to_others(shown: Shown) -> None:
+    context = shown.open("/inbox").page.context
+    for _ in range(6):  # a browser opens six connections to a server
+        tab = context.new_page()
+        tab.goto(f"{shown.url}/inbox")
+        tab.evaluate("Object.defineProperty(document, 'hidden', {value: true})")
+        tab.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    tab = context.new_page()
+    tab.goto(f"{shown.url}/inbox", timeout=20_000)
+    tab.wait_for_selector("#keys button", state="attached", timeout=20_000)
+
+
+def test_a_message_can_be_read_while_the_page_follows_the_service(
+    shown: Shown, tmp_path: Path
+) -> None:
+    visit = shown.open("/inbox")
+    shown.demo.start(shown.service)
+    (tmp_path / "answers.csv").write_text("id,label\n0,3\n")
+    visit.page.locator("#import").set_input_files(tmp_path / "answers.csv")
+    sync_api.expect(visit.page.locator("#complaint")).to_have_text("1 labels imported.")
+    visit.page.wait_for_timeout(2500)
+    sync_api.expect(visit.page.locator("#complaint")).to_be_visible()
+
+
 def test_a_labeller_logs_in_with_a_token(browser: Browser, tmp_path: Path) -> None:
     token = "token-of-a-labeller-1"
     access = Access([("anna", frozenset({"label"}), token)])

@@ -231,6 +231,36 @@ def test_labels_of_people_realign_a_drifted_class(tmp_path: Path) -> None:
         assert service.audit.tail(1)[0]["by"] == "anna"
 
 
+def test_a_sample_that_waits_long_for_its_label_keeps_its_prediction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "MAX_RECENT", 20)
+    with open_service(tmp_path, learner={"recent_rows": 100}) as service:
+        feed(service, 0, 70)
+        cards = service.board.cards()
+        assert max(each.id for each in cards) - min(each.id for each in cards) > 40
+        assert all(each.predicted >= 0 for each in cards)
+        assert len(service.history.recent) < 500, "other samples are dropped"
+
+
+def test_a_sample_that_nobody_knew_can_be_labelled_after_all(tmp_path: Path) -> None:
+    with open_service(tmp_path / "a") as service:
+        feed(service, 0, 60)
+        ids = [card.id for card in service.board.cards()][:2]
+        service.label(ids, [None, None]).result(SECONDS)
+        before = service.live.status["labels"]["adaptation"]
+        folder = crashed_copy(service, tmp_path / "b")
+        service.label(ids[:1], [4], correct=True).result(SECONDS)
+        learned = service.live._engine.window.learned.samples()  # type: ignore[union-attr]
+        assert learned.labels[learned.ids == ids[0]].tolist() == [4]
+        assert service.live.status["labels"]["adaptation"] == before + 1
+        assert not set(ids) & {card.id for card in service.board.cards()}
+        expected = state_of(service)
+    with open_service(folder) as again:
+        again.label(ids[:1], [4], correct=True).result(SECONDS)
+        assert same(state_of(again), expected)
+
+
 def test_a_drifted_class_is_shown_by_its_texts_long_after_they_came(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -365,6 +395,12 @@ def test_the_end_of_a_long_audit_log_is_read_without_the_rest(
     assert len(log.tail(1)[0]["ids"]) == 50
     monkeypatch.setattr(audit, "MAX_TAIL", 1000)
     assert [each["number"] for each in log.tail(50)] == [47, 48, 49]
+    with (tmp_path / "audit.jsonl").open("a") as file:
+        file.write('{"time": "a crash')
+    again = AuditLog(tmp_path / "audit.jsonl")
+    again.append("eva", "test", None, number=50)
+    again.append("eva", "test", None, number=51)
+    assert again.tail(50)[-1]["number"] == 51
 
 
 def test_the_log_is_cut_when_the_state_is_saved_by_time(tmp_path: Path) -> None:

@@ -51,9 +51,22 @@ def display(arguments: argparse.Namespace, *, num_runs: int = 1) -> Display:
 
     from driftwise.runs.display import Display
 
-    # Of several processes that torchrun has started, the first one shows what they do.
-    quiet = arguments.quiet or os.environ.get("RANK", "0") != "0"
+    quiet = arguments.quiet or not is_first()
     return Display(Console(stderr=True, quiet=quiet), num_runs=num_runs)
+
+
+def processes() -> int:
+    """How many processes torchrun has started, this one among them; 1 without it."""
+    if "RANK" not in os.environ:
+        return 1  # without loading torch
+    from driftwise.distributed import started_together
+
+    return started_together()
+
+
+def is_first() -> bool:
+    """Whether this process speaks for all that torchrun has started."""
+    return processes() == 1 or os.environ["RANK"] == "0"
 
 
 def print_outcome(arguments: argparse.Namespace, outcome: Any, text: str) -> None:

@@ -19,7 +19,9 @@ from driftwise.cli.common import (
     add_speed_flag,
     display,
     folder,
+    is_first,
     print_outcome,
+    processes,
     refuse_part_options,
 )
 from driftwise.cli.completion import add_completion_command
@@ -79,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     code = command(sys.argv[1:] if argv is None else list(argv))
     # While Python shuts down, an interruption would end in a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if processes() > 1:
         # Threads of torch.distributed now and then abort a process that leaves in the usual way.
         sys.stdout.flush()
         sys.stderr.flush()
@@ -145,6 +147,10 @@ def _call(argv: list[str]) -> int:
     try:
         arguments = parser().parse_args(words)
         arguments.options = options
+        if (size := processes()) > 1 and words[0] != "run":
+            raise UserError(
+                f"{words[0]} works in one process, and this is one of {size}: start it without torchrun"
+            )
         return _work(arguments)
     finally:
         sys.stdout.flush()  # here, where a broken pipe can still be handled
@@ -296,8 +302,8 @@ def _run(arguments: argparse.Namespace) -> int:
             saving=_saving(arguments),
             notify=Notify(progress=shown.progress, warn=shown.warn),
         )
-    if int(os.environ.get("RANK", "0")):
-        return DONE  # process 0 of a group speaks for all
+    if not is_first():
+        return DONE
     note = result.get("adapted", {}).get("note")  # a result of an earlier version has none
     print_outcome(
         arguments,

@@ -192,6 +192,8 @@ def _service(arguments: argparse.Namespace, scratch: Path) -> tuple[Service, Any
     ):
         if arguments.network or arguments.model:
             raise UserError("the demo brings its own network and data; give neither")
+        if arguments.set or arguments.classes or arguments.skip_request:
+            raise UserError("the demo has settings of its own: leave out --set, --classes and such")
         demo = Demo()
         service = demo.open(arguments.folder or scratch / "state", mode=arguments.mode)
         return service, (lambda: demo.start(service)) if arguments.what == "demo" else _nothing

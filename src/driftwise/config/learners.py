@@ -19,6 +19,7 @@ from driftwise.config import registry
 from driftwise.config.custom import CustomPart
 from driftwise.config.presets import settled
 from driftwise.config.schema import RunConfig, changed
+from driftwise.devices import ASYNCHRONOUS
 from driftwise.distributed import Group, shard_blocks
 from driftwise.errors import UserError
 from driftwise.hybrid_learner import Hybrid, HybridLearner
@@ -156,7 +157,7 @@ def _buffer(config: RunConfig) -> AnyBuffer:
     kinds = {"replicated": ReplicatedBuffer, "sharded": ShardedBuffer}
     kind: Any = ReplayBuffer if processes == 1 else kinds[config.buffer_layout]
     buffer: AnyBuffer = kind(capacity, **made)
-    return PrefetchingBuffer(buffer, device) if device.type in ("cuda", "xpu") else buffer
+    return PrefetchingBuffer(buffer, device) if device.type in ASYNCHRONOUS else buffer
 
 
 def _analytic(

@@ -1,17 +1,17 @@
 """Data sets: known ones by name, one's own from a folder, a file, arrays or torch.
 
-load("cifar-10")                    a known data set: found, or downloaded, and decoded once
-from_folder("photos", size=64)      images in folders: class/*.jpg, domain/class, split/class
-from_arrays(images, labels)         arrays or tensors: images, or vectors such as embeddings
-from_table("readings.csv")          feature vectors: a .csv, .parquet, .npz or .npy file, a data frame,
-                                    a Hugging Face data set, columns by name
-from_texts(texts, labels)           texts, for a frozen encoder of texts
-from_torch(dataset, test=...)       any torch data set of (image or vector, label)
-load_own("photos.npz")              a folder, a file or a saved Hugging Face data set of either kind
+- `load("cifar-10")`: a known data set, found, or downloaded, and decoded once
+- `from_folder("photos", size=64)`: images in folders (class/*.jpg, domain/class, split/class)
+- `from_arrays(images, labels)`: arrays or tensors of images, or of vectors such as embeddings
+- `from_table("readings.csv")`: feature vectors of a .csv, .parquet, .npz or .npy file, a data frame or
+  a Hugging Face data set, columns by name
+- `from_texts(texts, labels)`: texts, for a frozen encoder of texts
+- `from_torch(dataset, test=...)`: any torch data set of (image or vector, label)
+- `load_own("photos.npz")`: a folder, a file or a saved Hugging Face data set of either kind
 
 All of them return a `driftwise.types.Dataset`: uint8 images (samples, height, width, channels) or
-float32 vectors (samples, features),
-int64 labels (samples,), class names, and, where there are any, a test part and domains.
+float32 vectors (samples, features), int64 labels (samples,), class names, and, where there are any, a
+test part and domains.
 """
 
 from __future__ import annotations

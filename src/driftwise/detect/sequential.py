@@ -223,6 +223,10 @@ class SequentialDetector:
 
     def _verdict(self, task: int, label: int, num_new: int) -> Verdict:
         test = self._tests[label]
+        if self.onset(label) is None:
+            reason = "no new monitored sample counts since the class was learned"
+            size = len(test.ranker)
+            return Verdict(task=task, label=label, drifted=None, num_reference=size, reason=reason)
         logs = {name: each.log_most for name, each in zip(SCORES, test.evidence, strict=True)}
         log_e = max(0.0, max(logs.values()) - math.log(len(SCORES)))
         p_value = max(math.exp(-log_e), 1e-300)

@@ -1,8 +1,8 @@
 """Encoders: samples to the logits and features that are learned and compared.
 
-load("efficientnet")                by name; `timm:NAME`, `open-clip:NAME/TAG`, `sentence-transformers:NAME`
-load(network, preprocess=...)       a torch module or a function of one's own
-EmbeddingCache(encoder).features    features kept on disk, computed once for each sample
+- `load("efficientnet")`: by name; also `timm:NAME`, `open-clip:NAME/TAG`, `sentence-transformers:NAME`
+- `load(network, preprocess=...)`: a torch module or a function of one's own
+- `EmbeddingCache(encoder).features(samples)`: features kept on disk, computed once for each sample
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from driftwise.devices import to_device
 from driftwise.distributed import as_bytes
 from driftwise.errors import UserError
 from driftwise.types import Samples
@@ -73,10 +74,10 @@ class Batch:
         """This batch and then the other one, where this one lies."""
         return Batch(
             inputs={
-                name: torch.cat([value, other.inputs[name].to(value.device, non_blocking=True)])
+                name: torch.cat([value, to_device(other.inputs[name], value.device)])
                 for name, value in self.inputs.items()
             },
-            labels=torch.cat([self.labels, other.labels.to(self.labels.device, non_blocking=True)]),
+            labels=torch.cat([self.labels, to_device(other.labels, self.labels.device)]),
         )
 
     def written(self, like: Any) -> Any:
@@ -157,6 +158,8 @@ class Packing:
         rows = [as_bytes(value) for value in inputs]
         flat = rows[0] if len(rows) == 1 else torch.cat(rows, dim=1)
         known = torch.stack([batch.labels.detach(), _digests(flat)]).cpu()  # one copy, not two
+        if not batch.labels.is_cpu:
+            _refuse_negative(known[0], "the trainer's batch")
         return Samples(
             images=inputs[0] if len(rows) == 1 else flat,
             labels=known[0],
@@ -224,12 +227,17 @@ def _checked(inputs: dict[str, Any], labels: Any, what: str) -> Batch:
                 f"{called} of {what} must have an entry for each of {len(labels)} labels; got the "
                 f"shape {tuple(value.shape)}"
             )
+    if labels.is_cpu:  # else the host would wait, now rather than when they are copied
+        _refuse_negative(labels, what)
+    return Batch(inputs=inputs, labels=labels)
+
+
+def _refuse_negative(labels: Tensor, what: str) -> None:
     if len(labels) and int(labels.min()) < 0:
         raise UserError(
             f"labels of {what} must be class numbers from 0; got {int(labels.min())}: leave samples "
             "without a label out"
         )
-    return Batch(inputs=inputs, labels=labels)
 
 
 def _on_cpu(batch: Batch) -> Batch:

@@ -105,6 +105,12 @@ class Realigner:
                     f"{name} must be a function, which is called whenever samples are needed; got a "
                     f"{type(given).__name__}: pass lambda: ..."
                 )
+        for name, part in (("detector", detector), ("adaptation", adaptation)):
+            if isinstance(part, str):
+                raise UserError(
+                    f"{name} must be an object, such as dw.detect.KS() or dw.adapt.Realign(); got "
+                    f"the name {part!r}"
+                )
         if replay is not None and replay < 1:
             raise UserError(f"replay must be at least 1 sample; got {replay}")
         self.network = network

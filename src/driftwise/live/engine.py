@@ -298,6 +298,11 @@ class LiveEngine:
             if answer.failed:
                 self.window.cancel_request(answer.ids)
             elif answer.corrects:
+                if len(again := self.window.unknown.remove(answer.ids)):
+                    self.window.requested.add(again)
+                    chosen = torch.isin(answer.ids, again.ids)
+                    first = Answer(ids=answer.ids[chosen], labels=answer.labels[chosen])
+                    applied.append(apply_answer(first, self.window, self.ledger))
                 corrected.append(self._forget_learned(answer))
             else:
                 applied.append(apply_answer(answer, self.window, self.ledger))

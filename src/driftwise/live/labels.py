@@ -397,5 +397,5 @@ def apply_answer(answer: Answer, window: Window, ledger: Ledger) -> LateLabels:
     ledger.book_labels("adaptation", late.requested)
     ledger.book_labels("stream", late.unrequested)
     # Labels that nobody knows are not requested again; those left out may still come.
-    window.requested.remove(answer.ids[~known])
+    window.unknown.add(window.requested.remove(answer.ids[~known]))
     return late

@@ -299,6 +299,8 @@ class Window:
         """samples without a label"""
         self.requested = SampleQueue(empty, max_size=settings.recent_rows)
         """samples whose labels were requested and have not come"""
+        self.unknown = SampleQueue(empty, max_size=settings.recent_rows)
+        """samples whose requested labels nobody knew: a correction may give them"""
         self._class_counts = _int64([])
         """labelled samples of each class so far"""
         self._since: dict[int, int] = {}
@@ -440,7 +442,8 @@ class Window:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` gave."""
         for name, key in _SAVED_AS.items():
-            getattr(self, name).load_state_dict(state[key])
+            if key in state or name != "unknown":  # which older states do not have
+                getattr(self, name).load_state_dict(state[key])
         counts = state["numbers"]["counts"]
         since, outdated = state["since"], state.get("outdated_before", {})  # older states: none
         numbers = [number for ids in (since, outdated) for pair in ids.items() for number in pair]
@@ -456,6 +459,7 @@ _SAVED_AS = {
     "learned": "learned",
     "unlabelled": "unlabelled",
     "requested": "asked",
+    "unknown": "unknown",
 }
 
 

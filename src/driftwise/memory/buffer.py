@@ -47,13 +47,17 @@ class Column:
         self._sample_bytes = math.prod(self._shape) * like.itemsize
         self._values = allocation.allocate((capacity, *self._shape), self._kept_as).numpy()
 
-    def convert(self, name: str, values: Tensor, samples: int) -> _Array:
-        """The values as they are kept, (samples, ...); ValueError for another shape or dtype."""
+    def check(self, name: str, values: Tensor, samples: int) -> None:
+        """ValueError for another shape or dtype than that of the first values."""
         if values.dtype is not self._dtype or values.shape != (samples, *self._shape):
             raise ValueError(
                 f"expected {name} of {self._dtype} and shape {(samples, *self._shape)}, like the "
                 f"first samples; got {values.dtype} and {tuple(values.shape)}"
             )
+
+    def convert(self, name: str, values: Tensor, samples: int) -> _Array:
+        """The values as they are kept, (samples, ...); ValueError for another shape or dtype."""
+        self.check(name, values, samples)
         kept_as = values if self._kept_as is self._dtype else values.view(self._kept_as)
         array: _Array = (kept_as if kept_as.is_cpu else kept_as.cpu()).numpy()
         return array

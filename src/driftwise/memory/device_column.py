@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from driftwise.devices import to_device
 from driftwise.memory.policies import Ints
 
 
@@ -36,8 +37,8 @@ class DeviceColumn:
         _, back = np.unique(slots[::-1], return_index=True)  # a device writes in any order
         if len(back) < len(slots):
             last = len(slots) - 1 - back
-            slots, values = slots[last], values[torch.from_numpy(last).to(values.device)]
-        self._values[self._sent(slots)] = values.to(self._values.device, non_blocking=True)
+            slots, values = slots[last], values[to_device(torch.from_numpy(last), values.device)]
+        self._values[self._sent(slots)] = to_device(values, self._values.device)
 
     def read(self, slots: Ints) -> Tensor:
         """A copy of the values in `slots`, (samples, ...), on the device."""
@@ -54,4 +55,4 @@ class DeviceColumn:
         return wider
 
     def _sent(self, slots: Ints) -> Tensor:
-        return torch.from_numpy(slots).to(self._values.device, non_blocking=True)
+        return to_device(torch.from_numpy(slots), self._values.device)

@@ -108,6 +108,7 @@ class ShardedBuffer:
 
     def offer(self, samples: Samples, extras: Extras = _NO_EXTRAS) -> None:
         """Offer the samples of all processes, in the order of their ranks."""
+        columns = self._checked(samples, extras)
         owner = torch.full_like(samples.labels, self._group.rank)
         known = torch.stack([samples.labels, samples.ids, samples.concepts, owner], dim=1)
         everybody = self._group.gather(known)
@@ -115,16 +116,17 @@ class ShardedBuffer:
         kept = self._index.offer(_entries(everybody, numbers))
         mine = (everybody[:, 3] == self._group.rank).nonzero().squeeze(1).numpy()
         positions = np.flatnonzero(np.isin(mine, kept))
-        self._store(numbers[mine[positions]], samples, extras, torch.from_numpy(positions))
+        self._store(numbers[mine[positions]], columns, torch.from_numpy(positions))
 
     def put(self, samples: Samples, extras: Extras = _NO_EXTRAS) -> None:
         """Fill free slots with samples that every process has; each keeps its part of them."""
+        columns = self._checked(samples, extras)
         owners = torch.arange(len(samples)) % self._group.size
         known = torch.stack([samples.labels, samples.ids, samples.concepts, owners], dim=1)
         numbers = self._numbers(len(samples))
         self._index.put(_entries(known, numbers))
         mine = (owners == self._group.rank).nonzero().squeeze(1)
-        self._store(numbers[mine], samples, extras, mine)
+        self._store(numbers[mine], columns, mine)
 
     def sample(self, count: int, *, whole: bool = False) -> Stored:
         """This process's part of a draw of min(count, len) samples without replacement.
@@ -181,8 +183,13 @@ class ShardedBuffer:
         self._next += count
         return torch.arange(self._next - count, self._next)
 
-    def _store(self, numbers: Tensor, samples: Samples, extras: Extras, which: Tensor) -> None:
+    def _checked(self, samples: Samples, extras: Extras) -> dict[str, Tensor]:
+        """What is kept of samples, by column; ValueError, before anything changes."""
         columns = {"images": samples.images, **{_EXTRA + name: extras[name] for name in extras}}
+        self._values.check(columns, len(samples))
+        return columns
+
+    def _store(self, numbers: Tensor, columns: Mapping[str, Tensor], which: Tensor) -> None:
         self._values.add(numbers, {name: column[which] for name, column in columns.items()})
         if len(self._values) > 2 * self.capacity // self._group.size + _SPARE:
             used = [self._index.samples_of(label).images for label in self._index.counts()]
@@ -211,6 +218,15 @@ class _Values:
 
     def __len__(self) -> int:
         return len(self._row_of)
+
+    def check(self, values: Mapping[str, Tensor], samples: int) -> None:
+        """ValueError for values unlike the first ones."""
+        if self._columns and values.keys() != self._columns.keys():
+            raise ValueError(
+                f"expected the columns {', '.join(self._columns)}, as at first; got {', '.join(values)}"
+            )
+        for name, column in self._columns.items():
+            column.check(name, values[name], samples)
 
     def add(self, numbers: Tensor, values: Mapping[str, Tensor]) -> None:
         """Keep values, (samples, ...) by column, under these numbers."""

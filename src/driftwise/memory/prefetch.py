@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from driftwise.devices import ASYNCHRONOUS, to_device
 from driftwise.memory.buffer import Stored
 from driftwise.types import Samples
 
@@ -111,19 +112,17 @@ class _Copies:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._stream = torch.Stream(device) if device.type in ("cuda", "xpu") else None
+        self._stream = torch.Stream(device) if device.type in ASYNCHRONOUS else None
 
     def send(self, drawn: Stored) -> Callable[[], Stored]:
         """Begin to copy; what is returned waits for the copy, on the device, and gives it."""
         if self._stream is None:
-            sent = self._sent(drawn, lambda column: column.to(self._device))
+            sent = self._sent(drawn)
             return lambda: sent
         computing = torch.accelerator.current_stream(self._device)
         torch.accelerator.set_stream(self._stream)
         try:
-            sent = self._sent(
-                drawn, lambda column: column.pin_memory().to(self._device, non_blocking=True)
-            )
+            sent = self._sent(drawn)
             done = self._stream.record_event()
         finally:
             torch.accelerator.set_stream(computing)
@@ -137,8 +136,10 @@ class _Copies:
 
         return arrive
 
-    @staticmethod
-    def _sent(drawn: Stored, send: Callable[[Tensor], Tensor]) -> Stored:
+    def _sent(self, drawn: Stored) -> Stored:
+        def send(column: Tensor) -> Tensor:
+            return to_device(column, self._device)
+
         samples = Samples(
             images=send(drawn.samples.images),
             labels=send(drawn.samples.labels),

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from driftwise.devices import to_device
 from driftwise.methods.base import Draw, Inputs, Method, Outcome, forward_each
 
 
@@ -40,7 +41,7 @@ class ERACE(Method):
             self._newest = max(self._newest, seen)
         if self._tasks < 2:
             return Outcome(loss=cross_entropy(logits, stream.y), logits=logits)
-        absent = self._absent(stream.step_labels.to(logits.device, non_blocking=True))
+        absent = self._absent(to_device(stream.step_labels, logits.device))
         competing = logits.masked_fill(absent, float("-inf"))
         loss = cross_entropy(competing, stream.y)
         if replay is not None:

@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (torch's own convention)
 from torch import Tensor, nn
 
+from driftwise.devices import ASYNCHRONOUS, to_device
+
 Augmentation = Literal["none", "flip", "crop", "crop-flip"]
 
 
@@ -35,16 +37,6 @@ def to_input(
     return ordered.float().div_(255)
 
 
-def to_device(values: Tensor, device: torch.device | str) -> Tensor:
-    """The values on a device; the copy to a GPU is asynchronous."""
-    if values.device == device:  # asking torch to move nothing takes 4 us in the middle of a step
-        return values
-    if values.is_cpu and torch.device(device).type in ("cuda", "xpu"):
-        # A copy from pageable memory waits, non_blocking or not.
-        return values.pin_memory().to(device, non_blocking=True)
-    return values.to(device)
-
-
 def to_host(values: Tensor) -> Tensor:
     """Float32 values in the host's memory, without a graph; a GPU must have computed them first."""
     if values.requires_grad:
@@ -61,7 +53,7 @@ class Readback:
         """`value`: of one number."""
         self._value = value
         self._done: torch.Event | None = None
-        if value.device.type in ("cuda", "xpu"):
+        if value.device.type in ASYNCHRONOUS:
             here = torch.empty_like(value, device="cpu", pin_memory=True)
             self._value = here.copy_(value.detach(), non_blocking=True)
             self._done = torch.accelerator.current_stream().record_event()

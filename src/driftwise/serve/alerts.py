@@ -28,7 +28,7 @@ from driftwise.serve.service import Service
 
 KINDS = ("drift", "approval", "labels", "accuracy", "failure")
 MAX_WAITING = 100
-"""alerts that wait to be sent; the oldest are dropped"""
+"""alerts that wait to be sent to one target; the oldest are dropped"""
 RETRY_SECONDS = (1.0, 5.0, 30.0, 120.0)
 SEND_SECONDS = 10.0
 
@@ -158,7 +158,7 @@ def read_alerts(path: Path) -> tuple[list[Target], AlertSettings]:
 
 
 class Alerts:
-    """Watches a service and sends alerts from a thread of its own."""
+    """Watches a service and sends alerts, to each target from a thread of its own."""
 
     def __init__(
         self,
@@ -171,7 +171,6 @@ class Alerts:
     ) -> None:
         """`clock` and `sleep` are for tests."""
         self._service = service
-        self._targets = targets
         self._settings = settings or AlertSettings()
         self._clock = clock
         self._stop = threading.Event()
@@ -179,15 +178,19 @@ class Alerts:
         self._sent_at: dict[tuple[str, tuple[str, ...]], float] = {}
         self._waiting_since: dict[int, float] = {}
         self._seen = service.history.num_verdicts
-        self._queue: queue.Queue[tuple[Target, Alert]] = queue.Queue(MAX_WAITING)
+        # One queue each: a target that cannot be reached must not hold up the others.
+        self._queues: list[tuple[Target, queue.Queue[Alert]]] = [
+            (target, queue.Queue(MAX_WAITING)) for target in targets
+        ]
         self.sent = 0
         self.failed = 0
         """alerts that did not arrive, after all attempts, or were dropped"""
 
     def start(self) -> None:
         """Look and send until the process ends or `stop` is called."""
-        for target in (self._watch, self._send):
-            threading.Thread(target=target, name="alerts", daemon=True).start()
+        threading.Thread(target=self._watch, name="alerts", daemon=True).start()
+        for each in self._queues:
+            threading.Thread(target=self._send, args=each, name="alerts", daemon=True).start()
 
     def stop(self) -> None:
         """Send nothing more."""
@@ -202,18 +205,18 @@ class Alerts:
             if key in self._sent_at:
                 continue
             self._sent_at[key] = now
-            for target in self._targets:
+            for target, waiting in self._queues:
                 if alert.kind in target.kinds:
-                    self._put(target, alert)
+                    self._put(waiting, alert)
 
-    def _put(self, target: Target, alert: Alert) -> None:
+    def _put(self, waiting: queue.Queue[Alert], alert: Alert) -> None:
         while True:
             try:
-                self._queue.put_nowait((target, alert))
+                waiting.put_nowait(alert)
                 return
             except queue.Full:
                 with contextlib.suppress(queue.Empty):
-                    self._queue.get_nowait()
+                    waiting.get_nowait()
                     self.failed += 1
 
     def _due(self) -> list[Alert]:
@@ -253,13 +256,13 @@ class Alerts:
         while not self._stop.wait(1.0):
             self.check()
 
-    def _send(self) -> None:
+    def _send(self, target: Target, waiting: queue.Queue[Alert]) -> None:
         while not self._stop.is_set():
             try:
-                item = self._queue.get(timeout=1.0)
+                alert = waiting.get(timeout=1.0)
             except queue.Empty:
                 continue
-            self.deliver(*item)
+            self.deliver(target, alert)
 
     def deliver(self, target: Target, alert: Alert) -> None:
         """Send an alert, with a few attempts."""
@@ -279,9 +282,10 @@ class Alerts:
     def take(self) -> list[tuple[Target, Alert]]:
         """Remove and return what waits to be sent."""
         taken = []
-        with contextlib.suppress(queue.Empty):
-            while True:
-                taken.append(self._queue.get_nowait())
+        for target, waiting in self._queues:
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    taken.append((target, waiting.get_nowait()))
         return taken
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from datetime import UTC, datetime
@@ -49,6 +50,9 @@ class AuditLog:
                 content = file.read(MAX_TAIL)
         except FileNotFoundError:
             return []
-        lines = content.splitlines()[-count:]
-        # The first line may be cut off.
-        return [json.loads(line) for line in lines if line.startswith(b'{"time"')]
+        found = []
+        for line in content.splitlines()[-count:]:
+            with contextlib.suppress(ValueError):  # a crash may have cut one off
+                if line.startswith(b'{"time"'):  # or the first one begins before these bytes
+                    found.append(json.loads(line))
+        return found

@@ -204,7 +204,7 @@ class Client:
         `wait`: until the learner has used them; they are safe in any case.
         """
         body = {
-            "ids": [int(each) for each in ids],
+            "ids": [_whole(each, "an id") for each in ids],
             "labels": _labels(labels),
             "correct": correct,
             "key": key or _key(),
@@ -406,7 +406,17 @@ def _npy(x: Any) -> dict[str, str]:
 def _labels(y: Sequence[int | None] | np.ndarray | None) -> list[int | None] | None:
     if y is None:
         return None
-    return [None if each is None or each != each else int(each) for each in y]
+    return [None if each is None or each != each else _whole(each, "a label") for each in y]
+
+
+def _whole(value: Any, name: str) -> int:
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        number = None
+    if number is None or number != value or isinstance(value, bool | np.bool_):
+        raise UserError(f"{name} is a whole number; got {value!r:.100}")
+    return number
 
 
 def _form(parts: Sequence[tuple[str, str, bytes]]) -> tuple[bytes, str]:

@@ -21,8 +21,8 @@ LABELLED = 40
 """batches that come with labels, as fast as they are learned"""
 QUIET = 16
 """batches after them, without labels, before the first drift"""
-BETWEEN = 240
-"""batches between one drift and the next"""
+BETWEEN = 480
+"""batches between one drift and the next: about two minutes, to label twenty samples in"""
 PROBE_EVERY, PROBE = 4, 100
 """batches between two probes, and samples of one"""
 SECONDS = 0.25

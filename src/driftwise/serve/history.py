@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ OF_KIND = ("class", "kind", "kind_evidence", "action")
 """of each verdict in an event; the rest of it stands among the verdicts"""
 MAX_EXAMPLE_BYTES = 8 * 2**20
 MAX_RECENT = 4000
-"""samples whose prediction is remembered"""
+"""samples whose prediction is remembered at least"""
 MIN_CALIBRATED = 30
 """labelled samples from which on confidence is compared with accuracy"""
 CALIBRATION_DECAY = 0.995
@@ -37,6 +37,7 @@ CALIBRATION_DECAY = 0.995
 MAX_EXAMPLE_TEXT = 300
 """letters of a text that is shown as an example of a drifted class"""
 
+V = TypeVar("V")
 Count = dict[str, float]
 """samples, labelled, correct, and the sum of confidences"""
 
@@ -199,8 +200,8 @@ class History:
         """what people read instead of a sample, by id: of samples that may be shown again"""
         self.recent: dict[int, tuple[int, float]] = {}
         """predicted class and confidence by id"""
-        self._most_texts = 2 * MAX_RECENT
-        """beyond which old ones are dropped"""
+        self._most_texts = self._most_recent = 2 * MAX_RECENT
+        """beyond which old ones are dropped, but for samples that may be shown again"""
         self.num_events = 0
         self.num_verdicts = 0
         self.time = ""
@@ -237,12 +238,8 @@ class History:
             self.recent[number] = (predicted, confidence)
         for number, text in zip(seen.ids.tolist(), texts or (), strict=False):
             self.texts[number] = text
-        for number in list(self.recent)[: max(0, len(self.recent) - MAX_RECENT)]:
-            del self.recent[number]
-        if len(self.texts) > self._most_texts:
-            kept = {*self._kept_ids(), *list(self.texts)[-MAX_RECENT:]}
-            self.texts = {number: text for number, text in self.texts.items() if number in kept}
-            self._most_texts = len(self.texts) + MAX_RECENT
+        self.recent, self._most_recent = self._cut(self.recent, self._most_recent)
+        self.texts, self._most_texts = self._cut(self.texts, self._most_texts)
         for verdict in seen.verdicts:
             self._add_verdict(verdict, seen)
 
@@ -254,6 +251,14 @@ class History:
             for number, label in zip(ids, labels, strict=True):
                 answer = {"id": number, "label": label, "by": by, "time": self.time}
                 self.answers.append({**answer, "corrects": corrects})
+
+    def _cut(self, by_id: dict[int, V], most: int) -> tuple[dict[int, V], int]:
+        """The newest, and those of samples that may be shown again; and when to cut next."""
+        if len(by_id) <= most:
+            return by_id, most
+        kept = {*self._kept_ids(), *list(by_id)[-MAX_RECENT:]}
+        left = {number: value for number, value in by_id.items() if number in kept}
+        return left, len(left) + MAX_RECENT
 
     def add_probe(self, labels: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
         """Record how many of some labelled samples were predicted correctly."""
@@ -357,6 +362,7 @@ class History:
             },
             "texts": dict(self.texts),
             "most_texts": self._most_texts,
+            "most_recent": self._most_recent,
             "recent": {
                 "ids": torch.tensor(list(self.recent), dtype=torch.int64),
                 "predicted": torch.tensor([e[0] for e in self.recent.values()], dtype=torch.int64),
@@ -379,6 +385,7 @@ class History:
         }  # older states have no texts of examples
         self.texts = dict(state["texts"])
         self._most_texts = state.get("most_texts", self._most_texts)
+        self._most_recent = state.get("most_recent", self._most_recent)
         recent = state["recent"]
         pairs = zip(recent["predicted"].tolist(), recent["confidence"].tolist(), strict=True)
         self.recent = dict(zip(recent["ids"].tolist(), pairs, strict=True))

@@ -50,5 +50,7 @@ class ServeSettings:
             raise UserError(f"max_snapshots must be at least 3; got {self.max_snapshots}")
 
     def name_of(self, label: int) -> str:
-        """How people read a label."""
-        return self.class_names[label] if 0 <= label < len(self.class_names) else str(label)
+        """How people read a label; -1: no class is known."""
+        if label < 0:
+            return "unknown"
+        return self.class_names[label] if label < len(self.class_names) else str(label)

@@ -75,24 +75,36 @@ function follow(refresh, atLeast) {
     if (busy) { again = true; return; }
     busy = true;
     last = Date.now();
-    try { await refresh(); complain(""); } catch (error) { complain(error.message); }
+    try { await refresh(); complain("", 0); } catch (error) { complain(error.message, 0); }
     busy = false;
     if (again) { again = false; soon(); }
   }
   function soon() {
     if (timer === null) timer = setTimeout(run, Math.max(0, last + atLeast - Date.now()));
   }
-  const source = new EventSource("/v1/stream");
-  source.addEventListener("message", soon);
-  source.addEventListener("error", () => complain("The service does not answer. Trying again ..."));
-  source.addEventListener("open", () => complain(""));
+  let source = null;
+  function listen() {
+    source = new EventSource("/v1/stream");
+    source.addEventListener("message", soon);
+    source.addEventListener("error", () => complain("The service does not answer. Trying again ...", 0));
+    source.addEventListener("open", () => complain("", 0));
+  }
+  // A browser has six connections to a service: tabs that nobody sees must not hold them.
+  document.addEventListener("visibilitychange", () => {
+    source.close();
+    if (!document.hidden) { listen(); soon(); }
+  });
+  listen();
   soon();
   return soon;
 }
 
-function complain(message) {
+// Messages stay long enough to be read; those of `follow` go once the service answers.
+let stays = 0;
+function complain(message, seconds = 8) {
   const place = element("complaint");
-  if (!place) return;
+  if (!place || (seconds === 0 && Date.now() < stays)) return;
+  stays = Date.now() + 1000 * seconds;
   place.textContent = message;
   place.hidden = message === "";
 }

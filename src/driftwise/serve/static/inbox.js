@@ -52,7 +52,7 @@ function show() {
   if (element("card").dataset.id === String(card.id) + corrects) return;
   element("card").dataset.id = String(card.id) + corrects;
   element("question").textContent = corrects ? "Another answer for this sample?"
-    : `The model takes this for ${card.name}. What is it?`;
+    : card.predicted < 0 ? "What is this?" : `The model takes this for ${card.name}. What is it?`;
   element("sample").replaceChildren(picture(card));
   element("beliefs").replaceChildren(...card.beliefs.map((each) => make("li", {},
     make("span", {}, each.name),
