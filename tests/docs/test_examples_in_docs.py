@@ -511,7 +511,7 @@ def test_a_loop_of_processes(capsys: pytest.CaptureFixture[str]) -> None:
     """With one process; tests/test_distributed.py compares several."""
     run_block("docs/how-to/distributed.md", "joined()")
     assert [line[0] for line in capsys.readouterr().out.splitlines()] == list("12345")
-    assert result_of("runs/objects")["labels"]["adaptation"] >= 0
+    assert result_of("runs/several")["labels"]["adaptation"] >= 0
 
 
 @executes("docs/explanations/open_questions.md", "longest_hidden")
