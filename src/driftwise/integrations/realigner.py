@@ -224,9 +224,8 @@ class Realigner:
         self._refuse_between_tasks("extend")
         came = Batch.read(batch)
         if not len(self.buffer):
-            return came.copied().written(
-                batch
-            )  # the loop may change it in place before it is offered
+            # A copy: the loop may change it in place before it is offered.
+            return came.copied().written(batch)
         wanted = self._replay or int(self._group.gather(torch.tensor([len(came)])).sum())
         drawn = self.buffer.sample(wanted).samples
         replayed = Batch(inputs=self._packing.unpack(drawn.images), labels=drawn.labels)

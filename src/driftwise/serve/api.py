@@ -154,7 +154,7 @@ def make_predict_app(
         applied, predictor = request.scope[PREDICTOR]
         expected = Expected(shape=predictor.inputs.shape, dtype=predictor.inputs.dtype_name)
         given = await _received(request, settings)
-        async with given.room(large):
+        async with given.limited_by(large):
             x = await _samples(given, expected, settings)
             found = await batches.predict(predictor.predict_proba, x)
         return _predictions(found, applied, settings)
@@ -235,8 +235,8 @@ class _Received(NamedTuple):
     decode: Callable[[Expected], Inputs]
     is_small: bool
 
-    def room(self, large: asyncio.Semaphore) -> contextlib.AbstractAsyncContextManager[Any]:
-        """To decode and use it in."""
+    def limited_by(self, large: asyncio.Semaphore) -> contextlib.AbstractAsyncContextManager[Any]:
+        """Where to decode and use it: large bodies a few at a time."""
         return contextlib.nullcontext() if self.is_small else large
 
     async def inputs(self, expected: Expected) -> Inputs:
@@ -329,7 +329,7 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
     async def predict(request: Request) -> Response:
         """Classes and their probabilities, one line per sample, from the newest snapshot."""
         given = await _received(request, settings)
-        async with given.room(large):
+        async with given.limited_by(large):
             x = await _samples(given, expected(), settings)
             applied = service.view["applied"]
             found = await batches.predict(service.predict, x)
@@ -344,7 +344,7 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
     async def observe(request: Request, by: By, wait: bool = True) -> Response:
         """Samples to predict, monitor and learn; acknowledged once they are on the disk."""
         received = await _received(request, settings)
-        async with received.room(large):
+        async with received.limited_by(large):
             given = await received.inputs(expected())
             future = await run_in_threadpool(
                 service.observe, given.x, given.y, texts=given.texts, key=given.key, by=by.name
@@ -356,7 +356,7 @@ def _router(service: Service, measures: Measures, runs: views.RunsView | None) -
     async def probe(request: Request, by: By) -> Response:
         """Labelled samples that are only scored, never learned."""
         received = await _received(request, settings)
-        async with received.room(large):
+        async with received.limited_by(large):
             given = await received.inputs(expected())
             future = await run_in_threadpool(
                 service.probe, given.x, given.y, key=given.key, by=by.name
