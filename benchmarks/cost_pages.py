@@ -59,11 +59,12 @@ def of_processes() -> str:
             lines.append(f"| {NAMES[case]}, {layout}, {processes} | {steps} | {shares} |")
     default = found["resnet", "sharded", 2]
     others = [each["others"] for each in found.values() if each.get("others") is not None]
+    turns = [each["turns"] for each in found.values()]
     if others:
         lines.append("")
         lines.append(
             f"Other programs used {100 * min(others):.0f} to {100 * max(others):.0f} % of the two cores "
-            f"meanwhile. Medians of {default['turns']} turns or fewer, with 95 % intervals."
+            f"meanwhile. Medians of {min(turns)} to {max(turns)} turns, with 95 % intervals."
         )
     lines += [
         "",
