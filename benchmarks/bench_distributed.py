@@ -1,6 +1,6 @@
 """What several processes cost: a step with one replay buffer against plain DDP without a buffer.
 
-    python benchmarks/bench_distributed.py [--turns 12] [--only mlp resnet scaling] [--save]
+    python benchmarks/bench_distributed.py [--turns 12] [--only mlp resnet resnet64 scaling] [--save]
 
 Both sides train the same network with the same SGD, in the same processes, and take turns. Of a step
 each process forwards the same number of samples on both sides: ours half from the stream and half
@@ -52,6 +52,7 @@ FIGURE = ROOT / "docs" / "images" / "distributed-scaling.png"
 CASES: dict[str, tuple[type[nn.Module], dict[str, Any], int, int]] = {
     "mlp": (MLP, {}, 64, 60),
     "resnet": (ResNet18, {"width": 20}, 32, 3),
+    "resnet64": (ResNet18, {}, 32, 1),
 }
 """network, its options, samples of a process in a step, steps in a turn"""
 CAPACITY = 500
@@ -245,7 +246,7 @@ def save(found: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--turns", type=int, default=12)
-    parser.add_argument("--only", nargs="+", default=["mlp", "resnet", "scaling"])
+    parser.add_argument("--only", nargs="+", default=[*CASES, "scaling"])
     parser.add_argument("--save", action="store_true")
     parser.add_argument("--figure", action="store_true", help="draw what is saved, and no more")
     parser.add_argument("--work", help=argparse.SUPPRESS)
@@ -273,7 +274,7 @@ def main() -> None:
             save(found)
         low, middle, high = found["slower_wall"]
         print(
-            f"{case:7} {processes} processes, {layout:10}: {100 * middle:+.1f} % "
+            f"{case:8} {processes} processes, {layout:10}: {100 * middle:+.1f} % "
             f"({100 * low:+.1f} to {100 * high:+.1f}) wall, "
             f"{100 * found['slower_processor'][1]:+.1f} % processor time against DDP, "
             f"buffer {100 * found['buffer'][1]:.1f} % of wall and "
