@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from test_hub import table_run
 
 import driftwise as dw
