@@ -11,7 +11,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 BEGIN, END = "<!-- measured -->\n", "<!-- end -->"
-NAMES = {"resnet": "ResNet-18", "mlp": "MLP"}
+NAMES = {"resnet64": "ResNet-18", "resnet": "ResNet-18, width 20", "mlp": "MLP"}
 SLOWER, SHARE = 5.0, 3.0
 """goals: percent by which a step may be slower, and percent of it that may be the buffer's"""
 
@@ -50,14 +50,13 @@ def of_processes() -> str:
     found: dict[tuple[str, str, int], dict[str, Any]] = {}
     for each in findings:
         found[each["case"], each["layout"], each["processes"]] = each
-    order = sorted(found, key=lambda key: (key[0] != "resnet", key[2], key[1] != "sharded"))
+    order = sorted(found, key=lambda key: ([*NAMES].index(key[0]), key[2], key[1] != "sharded"))
     for case, layout, processes in order:
         each = found[case, layout, processes]
         if processes > 1:
             steps = " | ".join(spread(each[key]) for key in ("slower_wall", "slower_processor"))
             shares = " | ".join(part(each[key]) for key in ("buffer", "buffer_processor"))
             lines.append(f"| {NAMES[case]}, {layout}, {processes} | {steps} | {shares} |")
-    default = found["resnet", "sharded", 2]
     others = [each["others"] for each in found.values() if each.get("others") is not None]
     turns = [each["turns"] for each in found.values()]
     if others:
@@ -66,17 +65,17 @@ def of_processes() -> str:
             f"Other programs used {100 * min(others):.0f} to {100 * max(others):.0f} % of the two cores "
             f"meanwhile. Medians of {min(turns)} to {max(turns)} turns, with 95 % intervals."
         )
-    lines += [
-        "",
-        "With the default layout, two processes and a ResNet-18:",
-        "",
-        f"- A step at most {SLOWER:.0f} % slower: by wall time "
-        f"{verdict(default['slower_wall'], SLOWER)}; by processor time "
-        f"{verdict(default['slower_processor'], SLOWER)}.",
-        f"- The buffer at most {SHARE:.0f} % of a step: by wall time "
-        f"{verdict(default['buffer'], SHARE)}; by processor time "
-        f"{verdict(default['buffer_processor'], SHARE)}.",
-    ]
+    lines += ["", "With the default layout and two processes:", ""]
+    for case in ("resnet64", "resnet"):
+        default = found[case, "sharded", 2]
+        lines += [
+            f"- {NAMES[case]}, a step at most {SLOWER:.0f} % slower: by wall time "
+            f"{verdict(default['slower_wall'], SLOWER)}; by processor time "
+            f"{verdict(default['slower_processor'], SLOWER)}.",
+            f"- {NAMES[case]}, the buffer at most {SHARE:.0f} % of a step: by wall time "
+            f"{verdict(default['buffer'], SHARE)}; by processor time "
+            f"{verdict(default['buffer_processor'], SHARE)}.",
+        ]
     return "\n".join(lines) + "\n"
 
 

@@ -184,6 +184,14 @@ def collectives(group: Group) -> None:
     group.average(gradients)
     assert gradients[0].tolist() == [[1.0] * 2] * 2
     assert gradients[1].tolist() == [(group.size - 1) / 2] * 3
+    large = [torch.full((257, 300), float(group.rank)), torch.full((300, 257), float(group.rank)).T]
+    large += [gradients[1], torch.full((2**16,), float(group.rank), dtype=torch.bfloat16)]
+    for tensors in (large, large[:1]):
+        for tensor in tensors:
+            tensor.copy_(group.rank * torch.ones_like(tensor))
+        group.average(tensors)
+        for tensor in tensors:
+            assert torch.equal(tensor, torch.full_like(tensor, (group.size - 1) / 2))
 
 
 MAKE = seeded(MLP, input_shape=(1, 2, 3), num_classes=4, seed=3)
@@ -465,7 +473,7 @@ def realigner_with_uneven_batches(group: Group) -> None:
     begin = sum(counts[: group.rank])
 
     def train(rows: slice) -> Realigner:
-        realigner = Realigner(nn.Linear(4, 5), current=lambda: (x, y), buffer=6, replay=4)
+        realigner = Realigner(nn.Linear(4, 5), current=lambda: (x + 1, y), buffer=6, replay=4)
         realigner.begin_task()
         for number in range(4):
             batch = x[10 * number :][rows], y[10 * number :][rows]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -83,6 +84,37 @@ def test_a_group_leaves_no_thread_behind_that_could_abort_the_end_of_python() ->
     )
     for out, errors in outputs_of(group_of(2, "-c", code)):
         assert out == "[]\n", errors
+
+
+def test_a_ddp_wrapper_that_outlives_the_group_hangs_neither_its_own_end_nor_that_of_python() -> (
+    None
+):
+    """It waits for gloo's threads with Python's lock held, which these need for what they have sent.
+
+    Without the pause at the end of a group, the first or second of these hung, or Python aborted.
+    """
+    code = (
+        "import faulthandler, gc, os, sys, torch\n"
+        "from torch.nn.parallel import DistributedDataParallel\n"
+        "from driftwise.distributed import joined\n"
+        "for port in sys.argv[1:]:\n"
+        "    os.environ['MASTER_PORT'] = port\n"
+        "    faulthandler.dump_traceback_later(100, exit=True)\n"
+        "    with joined():\n"
+        "        wrapped = DistributedDataParallel(torch.nn.Linear(1000, 100))\n"
+        "        for _ in range(3):\n"
+        "            wrapped(torch.randn(4, 1000)).sum().backward()\n"
+        "    del wrapped\n"
+        "    gc.collect()\n"
+    )
+    with contextlib.ExitStack() as probes:
+        taken = [probes.enter_context(socket.socket()) for _ in range(8)]
+        for each in taken:
+            each.bind(("127.0.0.1", 0))
+        ports = [str(each.getsockname()[1]) for each in taken]
+    work = group_of(2, "-c", code, *ports)
+    done = outputs_of(work)
+    assert [process.returncode for process in work] == [0, 0], done
 
 
 def test_on_a_device_messages_buffers_and_steps_lie_there_and_have_the_same_numbers(

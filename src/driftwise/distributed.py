@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _COUNT, _AT_ONCE = 8, 1024
 """bytes of a number, and how many bytes of values are sent with it; a second message has the rest"""
+_LARGE = 2**16
+"""numbers of a tensor that is sent by itself: to copy all gradients takes 4 % of a ResNet-18's step"""
 PATIENCE = datetime.timedelta(minutes=5)
 """how long a process waits for the others; one that ends is noticed at once"""
 
@@ -64,11 +66,10 @@ def joined() -> Iterator[Group]:
     try:
         group = Group()
         yield group
-        with _with_peers():
-            # A message that carries no tensor. A DDP wrapper that outlives the group ends it while it
-            # holds Python's lock, and would wait for ever for the thread that still drops a tensor.
-            dist.barrier()
-            time.sleep(0.05)
+        group.any(True)
+        # Threads of gloo let go of a message a moment after it arrived, and need Python's lock for that.
+        # A DDP wrapper that outlives the group holds the lock while it waits for these threads: for ever.
+        time.sleep(0.1)
     finally:
         dist.destroy_process_group()
 
@@ -237,16 +238,25 @@ class Group:
         return _unpacked(came.cpu(), columns)
 
     def average(self, tensors: Sequence[Tensor]) -> None:
-        """Replace each tensor by its mean over all processes, in one message."""
+        """Replace each tensor by its mean over all processes: large ones as they are, others together."""
         if self.size == 1 or not tensors:
             return
-        flat = torch.cat([tensor.detach().reshape(-1).float() for tensor in tensors])
+        alone: list[Tensor] = []
+        others: list[Tensor] = []
+        for tensor in tensors:
+            is_plain = tensor.dtype == torch.float32 and tensor.is_contiguous()
+            (alone if is_plain and tensor.numel() >= _LARGE else others).append(tensor.detach())
+        sent = [*alone]
+        if others:
+            sent.append(torch.cat([tensor.reshape(-1).float() for tensor in others]))
         with _with_peers():
-            dist.all_reduce(flat, group=self._group)
-        flat /= self.size
-        parts = torch.split(flat, [tensor.numel() for tensor in tensors])
-        with torch.no_grad():
-            for tensor, part in zip(tensors, parts, strict=True):
+            messages = [dist.all_reduce(each, group=self._group, async_op=True) for each in sent]
+            for message in messages:
+                message.wait()
+        torch._foreach_div_(sent, self.size)
+        if others:
+            parts = torch.split(sent[-1], [tensor.numel() for tensor in others])
+            for tensor, part in zip(others, parts, strict=True):
                 tensor.copy_(part.view_as(tensor))
 
     def refuse_difference(self, what: str, values: Mapping[str, Any]) -> None:

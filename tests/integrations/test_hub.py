@@ -6,6 +6,7 @@ import json
 import socket
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -94,6 +95,26 @@ def test_a_folder_needs_no_hub_and_names_no_place_of_this_machine(
         assert str(tmp_path.parent) not in (tmp_path / "out" / name).read_text()
 
 
+def table_run(folder: Path) -> Any:
+    """A run on a table whose columns matter; the table's samples as a data frame."""
+    pandas = pytest.importorskip("pandas")
+    draw = np.random.default_rng(0)
+    labels = np.arange(80) % 4
+    columns = {
+        f"sensor {number}": labels * number + 0.1 * draw.standard_normal(80) for number in range(3)
+    }
+    data = dw.datasets.from_table({**columns, "kind": labels}, label="kind")
+    dw.run(dw.RunConfig(method="er", epochs=2, num_tasks=2, detector="never"), folder, data=data)
+    return pandas.DataFrame(columns)
+
+
+def test_columns_of_a_frame_are_matched_by_name_after_the_hub_too(tmp_path: Path) -> None:
+    frame = table_run(tmp_path / "run")
+    export(tmp_path / "run", tmp_path / "out")
+    found, expected = from_hub(tmp_path / "out"), dw.load(tmp_path / "run").predict_proba(frame)
+    assert np.array_equal(found.predict_proba(frame[list(frame)[::-1]]), expected)
+
+
 def test_the_card_tells_drifts_labels_and_costs(run: Path) -> None:
     result = json.loads((run / "result.json").read_text())
     card = model_card(result)
@@ -130,6 +151,16 @@ def test_a_card_shows_strange_names_as_text(run: Path) -> None:
                 (out / "config.json").read_text().replace('"cls-er"', '"os:getcwd"')
             ),
             "trust_imports=True",
+        ),
+        (
+            lambda out: safetensors.torch.save_file(
+                {
+                    name: each * float("nan") if each.is_floating_point() else each
+                    for name, each in safetensors.torch.load_file(out / "model.safetensors").items()
+                },
+                out / "model.safetensors",
+            ),
+            r"weights in .* are not finite \(.*\): the file is damaged",
         ),
         (lambda out: (out / "config.json").write_text("[" * 100_000), "no run that"),
         (

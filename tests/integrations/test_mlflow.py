@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from test_hub import table_run
 
 import driftwise as dw
 from driftwise.datasets.readers.digits import load_digits
@@ -60,3 +61,15 @@ def test_a_saved_run_is_loaded_without_a_server_and_served_by_mlflows_own(
         flavour.save_model(run, tmp_path / "model")
     with pytest.raises(Exception, match="shape"):
         served.predict(images[:, :4])
+
+
+def test_columns_of_a_frame_are_matched_by_name(tmp_path: Path) -> None:
+    frame = table_run(tmp_path / "run")
+    flavour.save_model(tmp_path / "run", tmp_path / "model")
+    served = mlflow.pyfunc.load_model(str(tmp_path / "model"))
+    expected = dw.load(tmp_path / "run").predict(frame)
+    assert np.array_equal(served.predict(frame[list(frame)[::-1]]), expected)
+    with pytest.raises(Exception, match="missing inputs"):
+        served.predict(frame.drop(columns="sensor 2"))
+    with pytest.raises(Exception, match="missing inputs"):  # an array has no names
+        served.predict(frame.to_numpy())

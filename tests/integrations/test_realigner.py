@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from trainer_cases import EPOCHS, LR, Digits, make_network, own_loop
 
-from driftwise.detect import KS, Sequential
+from driftwise.detect import KS, Always, Sequential
 from driftwise.errors import UserError
 from driftwise.integrations.realigner import Realigner
 from driftwise.testing import same
@@ -19,7 +19,7 @@ X, Y = torch.randn(40, 4, generator=torch.Generator().manual_seed(0)), torch.ara
 
 
 def realigner_of(**settings: Any) -> Realigner:
-    return Realigner(nn.Linear(4, 2), current=lambda: (X, Y), buffer=10, **settings)
+    return Realigner(nn.Linear(4, 2), current=lambda: (X + 1, Y), buffer=10, **settings)
 
 
 def test_a_bare_loop_has_weights_buffer_and_costs_of_our_own_loop_bit_for_bit() -> None:
@@ -88,3 +88,33 @@ def test_names_are_refused_where_objects_are_expected() -> None:
         (name,) = settings.values()
         with pytest.raises(UserError, match=f"must be an object, .* got the name '{name}'"):
             realigner_of(**settings)
+
+
+def test_monitored_samples_that_were_trained_on_are_noticed_and_held_out_ones_are_not(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    held_out = X + 1
+    for current, found in ((X, ["100 %", "100 %"]), (held_out, [])):
+        recwarn.clear()
+        realigner = Realigner(nn.Linear(4, 2), current=lambda given=current: (given, Y), buffer=10)
+        realigner.begin_task()
+        realigner.offer((X, Y))
+        realigner.end_task()  # as a reference
+        realigner.begin_task()  # monitored
+        texts = [str(each.message) for each in recwarn]
+        assert [text.partition(" of the buffer's samples are also")[0] for text in texts] == found
+
+
+def test_fresh_samples_taken_from_the_monitored_ones_are_no_training_data_of_the_users(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    now = [X + 1]
+    realigner = Realigner(
+        nn.Linear(4, 2), current=lambda: (now[0], Y), buffer=10, detector=Always()
+    )
+    for _ in range(3):
+        realigner.begin_task()
+        realigner.offer((X, Y))
+        realigner.end_task()
+    assert realigner._used
+    assert not recwarn.list

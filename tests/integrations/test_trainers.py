@@ -254,7 +254,7 @@ def test_lightning_finds_the_arguments_that_a_training_step_has() -> None:
             return torch.optim.SGD(self.parameters(), lr=0.1)
 
     x, y = torch.zeros(4, 4), torch.arange(4) % 2
-    callback = Realignment(current=lambda: (x, y), buffer=4)
+    callback = Realignment(current=lambda: (x + 1, y), buffer=4)
     quiet = {"logger": False, "enable_progress_bar": False, "enable_checkpointing": False}
     trainer = pl.Trainer(max_epochs=1, accelerator="cpu", callbacks=[callback], **quiet)
     data = torch.utils.data.TensorDataset(x, y)

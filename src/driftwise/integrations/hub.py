@@ -134,6 +134,7 @@ def export(
         "class_names": list(predictor.class_names),
         "image_shape": list(predictor.image_shape),
         "input_shape": list(predictor.input_shape),
+        "feature_names": list(predictor.feature_names),
     }
     if predictor.scaling is not None:
         state = predictor.scaling.state_dict()
@@ -251,11 +252,17 @@ def _read(folder: Path, *, trust_imports: bool) -> Predictor:
             raise KeyError("format")
         saved, names = dict(about["run"]), tuple(map(str, about["class_names"]))
         shape, raw = tuple(about["input_shape"]), tuple(about["image_shape"])
+        features = tuple(map(str, about.get("feature_names", ())))
     except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
         raise UserError(
             f"{folder} holds no run that push_to_hub or export of this version wrote: "
             f"{type(error).__name__} {error}"
         ) from error
+    if broken := [name for name, each in tensors.items() if not bool(each.isfinite().all())]:
+        raise UserError(
+            f"the weights in {folder} are not finite ({broken[0]}): the file is damaged, or was made from "
+            "a network that had diverged; get it again, or take another run"
+        )
     source = str(folder / SETTINGS)
     config = RunConfig(**from_mapping(RunConfig, saved, source=source))  # type: ignore[arg-type]
     refuse_own_code(config, folder, trust_imports=trust_imports)
@@ -286,7 +293,11 @@ def _read(folder: Path, *, trust_imports: bool) -> Predictor:
             f"the weights in {folder} do not fit its settings: {str(error).splitlines()[0]}"
         ) from error
     return Predictor(
-        learner, names, raw, input_shape=shape, encoder=frozen_of(config), scaling=scaling
+        *(learner, names, raw),
+        input_shape=shape,
+        encoder=frozen_of(config),
+        scaling=scaling,
+        feature_names=features,
     )
 
 

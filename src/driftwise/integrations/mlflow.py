@@ -85,6 +85,8 @@ class _Served:
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> np.ndarray:
         """Class numbers of arrays, (samples, ...), or of the rows of a data frame."""
         del params
+        if self._predictor.feature_names and hasattr(model_input, "columns"):
+            return self._predictor.predict(model_input)  # columns in any order
         values = model_input.to_numpy() if hasattr(model_input, "to_numpy") else model_input
         return self._predictor.predict(np.asarray(values))
 
@@ -96,13 +98,16 @@ def _load_pyfunc(path: str) -> _Served:
 
 def _signature(predictor: Predictor) -> Any:
     from mlflow.models.signature import ModelSignature
-    from mlflow.types import Schema, TensorSpec
+    from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 
+    output = TensorSpec(np.dtype(np.int64), (-1,))
+    if predictor.feature_names:  # else MLflow would take columns by their position
+        columns = [ColSpec(DataType.double, name) for name in predictor.feature_names]
+        return ModelSignature(inputs=Schema(columns), outputs=Schema([output]))
     shape = (-1, *predictor.image_shape)
     dtype = np.dtype(np.float32 if len(shape) == 2 else np.uint8)
     if len(shape) == 1:  # texts
         dtype = np.dtype(str)
-    output = TensorSpec(np.dtype(np.int64), (-1,))
     return ModelSignature(inputs=Schema([TensorSpec(dtype, shape)]), outputs=Schema([output]))
 
 

@@ -20,7 +20,7 @@ from driftwise.detect import (
     Monitor,
 )
 from driftwise.distributed import Group
-from driftwise.errors import UserError
+from driftwise.errors import UserError, warn_caller
 from driftwise.integrations.batches import Batch, Inputs, Packing, read_all
 from driftwise.learner import evaluating
 from driftwise.loop import DriftChecks
@@ -45,6 +45,9 @@ _PARTS = ("detector", "adaptation")
 _AT_ONCE = 512
 """samples of a forward that nobody learns from"""
 
+_TWINS = 0.1
+"""part of the buffer's samples that may be among the monitored: data have samples of equal content"""
+
 
 class Realigner:
     """Replay buffer, drift detector, adaptation and ledger beside a training loop.
@@ -59,7 +62,7 @@ class Realigner:
     >>> import driftwise as dw
     >>> x, y = torch.randn(100, 4), torch.arange(100) % 2
     >>> network = torch.nn.Linear(4, 2)
-    >>> realigner = dw.Realigner(network, current=lambda: (x, y), buffer=20)
+    >>> realigner = dw.Realigner(network, current=lambda: (x[50:], y[50:]), buffer=20)
     >>> found = realigner.begin_task()
     >>> inputs, labels = realigner.extend((x[:10], y[:10]))
     >>> realigner.offer((x[:10], y[:10]))
@@ -295,7 +298,21 @@ class Realigner:
         name, source = self._sources[which]
         samples = self._once(lambda: self._pack(source(), f"what {name} returns"))
         used = torch.tensor(sorted(self._used), dtype=torch.int64)
-        return samples[~torch.isin(samples.ids, used)]
+        samples = samples[~torch.isin(samples.ids, used)]
+        self._warn_of_trained(samples, name)
+        return samples
+
+    def _warn_of_trained(self, samples: Samples, name: str) -> None:
+        """A warning where the buffer, which training fills, has many of these samples."""
+        labels = set(samples.labels.tolist()) & self.buffer.counts().keys()
+        kept = [self.buffer.ids_of(label) for label in labels]
+        share = float(torch.isin(torch.cat(kept), samples.ids).float().mean()) if kept else 0.0
+        if share > _TWINS and self._group.rank == 0:
+            warn_caller(
+                f"{100 * share:.0f} % of the buffer's samples are also among those that {name} returns: it "
+                "must give samples that are never trained on, or verdicts compare what the network knows "
+                "by heart with what it has not seen; keep some back from training"
+            )
 
     def _pack(self, given: Any, what: str) -> Samples:
         return self._packing.pack(self._packing.converted(read_all(given, what)))
