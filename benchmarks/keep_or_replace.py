@@ -10,6 +10,12 @@ Streams, statistics (SLDA) and detection without labels of `natural.py`; every w
     added       fresh samples join them
     weighed     `amr-weighed`: leave-one-out comparison on the fresh labels (`stats.old_weight`)
 
+With `--spending`, how labels are spread over classes and tasks; never more of them than `amr` asked for:
+
+    evenly      over all known classes and tasks, without detection; old samples weighed
+    gain        `adapt.SpendByGain`
+    oracle      as `gain`, by the true gain on the test samples: an upper bound
+
 The rule was written on electricity, outdoor and gas sensors with seeds 100 to 104; nothing in it is set by
 hand for a stream. Yearbook, iWildCam and PACS were not looked at.
 """
@@ -17,8 +23,10 @@ hand for a stream. Yearbook, iWildCam and PACS were not looked at.
 from __future__ import annotations
 
 import argparse
+import copy
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import natural
@@ -27,7 +35,13 @@ import torch
 from natural_page import CLASS_INCREMENTAL, interval
 
 import driftwise as dw
-from driftwise.adapt import Realign
+from driftwise.adapt import Realign, SpendByGain
+from driftwise.adapt.base import Adaptation
+from driftwise.adapt.weighing import weighed
+from driftwise.protocols import AdaptationContext
+from driftwise.streams import Task
+from driftwise.streams.label_source import TaskLabels
+from driftwise.types import AdaptationResult, Samples, Verdict
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results" / "keep_or_replace.csv"
@@ -41,14 +55,108 @@ STREAMS = {
     "iwildcam-cd": (17,),
 }
 WAYS = {"nothing": "nothing", "amr": "realigned", "added": "added", "weighed": "realigned"}
+SPENDING = {"evenly": "window", "gain": "realigned", "oracle": "realigned"}
+
+
+class Evenly(Adaptation):
+    """Every class gets as many labels at every task; fractions of a label are carried over."""
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self._owed: dict[int, float] = {}
+
+    def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
+        """Ask for what is owed, and weigh old samples."""
+        fresh = {}
+        for label in (each.label for each in drifted):
+            self._owed[label] = self._owed.get(label, 0.0) + self._rate
+            count = int(self._owed[label] + 1e-9)
+            self._owed[label] -= count
+            if count and len(samples := context.labels.ask(label, count)):
+                fresh[label] = samples
+        return put(fresh, context)
+
+
+class Oracle(Adaptation):
+    """A realignment's labels, but for halves without which the test samples are predicted as well.
+
+    What is saved is spent by halves where they are predicted better.
+    """
+
+    def __init__(self, loop: dw.DriftLoop) -> None:
+        self._loop = loop
+        self._saved = 0
+
+    def adapt(self, drifted: Sequence[Verdict], context: AdaptationContext) -> AdaptationResult:
+        """Spend by true gain."""
+        task = Task(self._loop.stream, len(self._loop.records) + 1)
+        slots = {v.label: n for v in drifted if (n := context.buffer.slots_of(v.label))}
+        pool = {c: self._to_come(task, c) for c in slots}
+        taken = {c: min(n, len(pool[c])) for c, n in slots.items()}
+        self._saved += sum(slots.values()) - sum(taken.values())
+
+        def accuracy(tried: dict[int, int]) -> float:
+            return self._accuracy({c: pool[c][:n] for c, n in tried.items() if n}, task, context)
+
+        now = accuracy(taken)
+        for sign in (-1, -1, 1, 1, 1):
+            for label, count in slots.items():
+                step = sign * max(1, round(count / 2))
+                tried = {**taken, label: taken[label] + step}
+                if not 0 <= tried[label] <= len(pool[label]) or step > self._saved:
+                    continue
+                after = accuracy(tried)
+                if after > now or (sign < 0 and after == now):
+                    taken, now = tried, after
+                    self._saved -= step
+        fresh = {c: context.labels.ask(c, count) for c, count in taken.items() if count}
+        return put(fresh, context)
+
+    def _to_come(self, task: Task, label: int) -> Samples:
+        """The samples of a class in the order in which requests get them."""
+        source = TaskLabels(task, allowance=int, book=lambda _: None, seed=self._loop.seed)
+        return source.ask(label, None)
+
+    def _accuracy(self, fresh: dict[int, Samples], task: Task, context: AdaptationContext) -> float:
+        """Of a copy of the learner, with these samples, on the test samples."""
+        learner = copy.deepcopy(self._loop.learner)
+        put(
+            fresh,
+            replace(
+                context, buffer=learner.buffer, annotate=learner.annotate, encode=learner.encode
+            ),
+        )
+        tests = task.tests()
+        predicted = learner.encode(tests.images).logits.argmax(dim=1)
+        return float((predicted == tests.labels).double().mean())
+
+
+def put(fresh: dict[int, Samples], context: AdaptationContext) -> AdaptationResult:
+    """Fresh samples beside as many old ones as they support."""
+    mixtures = weighed(fresh, context)
+    for label, mixture in mixtures.items():
+        context.buffer.drop(label, mixture.going)
+        context.buffer.put(mixture.coming, context.annotate(mixture.coming))
+    if not mixtures:
+        return AdaptationResult()
+    coming = Samples.concat([each.coming for each in mixtures.values()])
+    return AdaptationResult(refilled=coming, renewed=tuple(mixtures))
 
 
 def measure(stream: str, fresh: int, way: str, seed: int) -> tuple[int, float]:
     """Labels for adaptation, and accuracy in percent."""
     made = natural.stream_of(stream, seed)
-    loop: dw.DriftLoop = natural.loop_of(made, WAYS[way], fresh, seed)
+    loop: dw.DriftLoop = natural.loop_of(made, {**WAYS, **SPENDING}[way], fresh, seed)
     if way == "weighed":
         loop.adaptation = Realign(weigh=True)
+    elif way == "gain":
+        loop.adaptation = SpendByGain()
+    elif way == "oracle":
+        loop.adaptation = Oracle(loop)
+    elif way == "evenly":
+        labels, _ = measure(stream, fresh, "amr", seed)
+        tasks = [each for each in made.tasks() if each.number > 1]
+        loop.adaptation = Evenly(labels / sum(len(each.known_classes) for each in tasks))
     loop.bind(made)
     records = list(loop.run(loop.stream))
     points = [each for each in records[-1].scores.accuracy if each is not None]

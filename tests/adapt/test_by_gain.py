@@ -1,87 +1,89 @@
-"""Labels by expected gain: more of them where more can be won, none where nothing can."""
+"""Labels by expected gain: a first request of every class, then more of those that gain most."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
 
 import pytest
 import torch
-from adapt_builders import OLD, Shop, annotate, memory_with, samples
+from adapt_builders import OLD, Shop, annotate, memory_with
 from bench_tools import context, verdicts
 
-from driftwise.adapt import SpendByGain
+from driftwise.adapt import SpendByGain, by_gain
 from driftwise.errors import UserError
-from driftwise.types import Encoding
 
 HELD = {0: 20, 1: 20}
 
 
-def labels_for(**known: float) -> int:
-    """Labels that a drifted class of 20 samples gets."""
-    shop = Shop(40)
-    SpendByGain().adapt(verdicts([0], **known), context(memory_with(HELD), shop, annotate))
-    return len(shop.ids())
+def spent(shop: Shop) -> dict[int, int]:
+    return {c: sum(n or 0 for who, n in shop.asked if who == c) for c in (0, 1)}
 
 
-def test_a_class_gets_labels_in_proportion_to_harm_and_fraction_drifted() -> None:
-    assert labels_for(harm=100.0, share=1.0) == 20
-    assert labels_for(harm=50.0, share=1.0) == 10
-    assert labels_for(harm=50.0, share=0.5) == 5
-
-
-def test_a_harmless_drift_costs_no_label_and_is_reported() -> None:
-    memory, shop = memory_with(HELD), Shop(40)
-    before = memory.counts()
-    result = SpendByGain().adapt(
-        verdicts([0], harm=0.0, share=1.0), context(memory, shop, annotate)
+def with_slopes(monkeypatch: pytest.MonkeyPatch, slopes: Mapping[int, float]) -> None:
+    monkeypatch.setattr(
+        by_gain, "label_slopes", lambda _, labels, __: {c: slopes[c] for c in set(labels.tolist())}
     )
+
+
+def test_the_labels_that_every_class_gets_first_are_a_part_of_a_realignment_s(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with_slopes(monkeypatch, {0: 0.0, 1: 0.0})
+    memory, shop = memory_with(HELD), Shop(60)
+    result = SpendByGain(first=0.4).adapt(verdicts([0, 1]), context(memory, shop, annotate))
+    assert spent(shop) == {0: 8, 1: 8}
+    assert result.renewed == (0, 1)
+    assert int((memory.samples_of(0).concepts != OLD).sum()) == 8
+
+
+def test_the_others_go_where_the_next_one_gains_most_and_there_are_no_more_than_a_realignment_s(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with_slopes(monkeypatch, {0: 3.0, 1: 1.0})
+    shop = Shop(60)
+    SpendByGain().adapt(verdicts([0, 1]), context(memory_with(HELD), shop, annotate))
+    assert spent(shop)[0] > spent(shop)[1] >= 10
+    assert sum(spent(shop).values()) == 40
+
+
+def test_what_gains_nothing_today_is_spent_on_a_later_drift(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rule, shop = SpendByGain(), Shop(60)
+    around = context(memory_with(HELD), shop, annotate)
+    with_slopes(monkeypatch, {0: 0.0, 1: 1.0})
+    rule.adapt(verdicts([0]), around)
+    assert spent(shop) == {0: 10, 1: 0}
+    again = SpendByGain()
+    again.load_state_dict(rule.state_dict())
+    again.adapt(verdicts([1]), around)
+    assert spent(shop) == {0: 10, 1: 30}
+
+
+def test_a_class_gets_at_most_so_many_times_a_realignment_s_labels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with_slopes(monkeypatch, {0: 0.0, 1: 1.0})
+    shop = Shop(60)
+    SpendByGain(most=1).adapt(verdicts([0, 1]), context(memory_with(HELD), shop, annotate))
+    assert spent(shop) == {0: 10, 1: 20}
+
+
+def test_a_class_without_fresh_samples_keeps_its_old_ones_and_it_is_reported() -> None:
+    memory, shop = memory_with(HELD), Shop(0)
+    result = SpendByGain().adapt(verdicts([0]), context(memory, shop, annotate))
+    assert torch.equal(memory.samples_of(0).concepts, torch.full((20,), OLD))
+    assert result.renewed == ()
+    assert "its old ones stay" in result.notes[0]
+
+
+def test_without_a_drift_nothing_is_asked_for() -> None:
+    shop = Shop(60)
+    assert SpendByGain().adapt([], context(memory_with(HELD), shop, annotate)).renewed == ()
     assert shop.asked == []
-    assert memory.counts() == before
-    assert "not adapted" in result.notes[0]
 
 
-def test_all_fresh_samples_are_put_in_and_old_ones_stay_beside_them() -> None:
-    memory, shop = memory_with(HELD), Shop(40)
-    SpendByGain().adapt(verdicts([0], harm=50.0, share=1.0), context(memory, shop, annotate))
-    held = memory.samples_of(0)
-    assert len(held) <= 20
-    assert int((held.concepts != OLD).sum()) == 10
-    assert int((held.concepts == OLD).sum()) > 0
-
-
-def test_checked_classes_without_an_alarm_get_few_labels_all_the_time() -> None:
-    memory, shop = memory_with(HELD), Shop(40)
-    rule = SpendByGain(unnoticed=0.1)
-    around = replace(context(memory, shop, annotate), tested=frozenset({0}))
-    for _ in range(10):
-        assert rule.adapt([], around).renewed == ()
-    assert {label for label, _ in shop.asked} == {0}
-    # At most error 1 x fraction 0.1 x 20 slots at each of 10 checks.
-    assert 5 <= sum(count or 0 for _, count in shop.asked) <= 20
-
-
-def test_a_class_that_the_learner_gets_right_gets_less_than_one_that_it_gets_wrong() -> None:
-    monitored = [samples(0, 20, OLD), samples(1, 20, OLD)]
-    around = context(memory_with(HELD), shop := Shop(40), annotate)
-    from driftwise.types import Samples
-
-    both = Samples.concat(monitored)
-    always_0 = Encoding(
-        logits=torch.tensor([[1.0, 0.0]]).repeat(40, 1), features=torch.zeros(40, 1)
-    )
-    around = replace(
-        around,
-        monitored=lambda: both,
-        encode=lambda images: always_0[: len(images)],
-        tested=frozenset({0, 1}),
-    )
-    rule = SpendByGain()
-    for _ in range(4):
-        rule.adapt([], around)
-    spent = {label: sum(c or 0 for who, c in shop.asked if who == label) for label in (0, 1)}
-    assert spent[1] > spent[0]
-
-
-def test_settings_outside_their_range_are_refused() -> None:
-    with pytest.raises(UserError, match="unnoticed must lie between 0 and 1; got 2"):
-        SpendByGain(unnoticed=2)
+@pytest.mark.parametrize(("first", "most"), [(0.0, 3.0), (1.5, 3.0), (0.5, 0.5)])
+def test_settings_outside_their_range_are_refused(first: float, most: float) -> None:
+    with pytest.raises(UserError, match="must"):
+        SpendByGain(first=first, most=most)
