@@ -49,107 +49,59 @@ def old_weights(features: Tensor, labels: Tensor, known: ClassMeans) -> OldWeigh
         labels: theirs, (samples,); a class that is not known has no old samples.
         known: classes as they were.
     """
-    fresh = Fresh.of(features, labels, known)
-    counts = fresh.counts
+    features = features.detach().double()
+    fresh, own = torch.unique(labels, return_inverse=True)
+    counts = torch.bincount(own).double()
+    sums = torch.zeros(len(fresh), features.shape[1], dtype=torch.float64)
+    sums.index_add_(0, own, features)
+    old_counts = torch.tensor(
+        [known.by_label[label][0] if label in known.by_label else 0.0 for label in fresh.tolist()]
+    ).double()
+    means = sums / counts[:, None]
+    whiten = Whitening.of(features - means[own], len(fresh), known)
+    points, total = whiten(features), whiten(sums)
+    old = torch.stack(
+        [
+            whiten(known.by_label[label][1][None])[0] if label in known.by_label else total[place]
+            for place, label in enumerate(fresh.tolist())
+        ]
+    )
+    others = known.without(fresh.tolist()).by_label.values()
+    rest = torch.stack([whiten(mean[None])[0] for _, mean in others]) if others else points[:0]
     losses, errors, tried = [], [], []
     for weight in WEIGHTS:
         most = counts * (weight / (1 - weight) if weight < 1 else math.inf)
-        tried.append(torch.minimum(fresh.old_counts, most))
-        logits = fresh.logits(tried[-1])
-        losses.append(_log_loss(logits, fresh.own))
-        errors.append(float((logits.argmax(dim=1) != fresh.own).double().mean()))
+        tried.append(torch.minimum(old_counts, most))
+        logits = _left_out(points, own, old, total, rest, counts, tried[-1])
+        losses.append(_log_loss(logits, own))
+        errors.append(float((logits.argmax(dim=1) != own).double().mean()))
     likelihood = torch.tensor(losses).neg().softmax(dim=0).double()
     averaged = sum(p * w / (w + counts) for p, w in zip(likelihood, tried, strict=True))
     assert isinstance(averaged, Tensor)
-    weights = torch.minimum(fresh.old_counts, counts * averaged / (1 - averaged).clamp(min=1e-9))
-    before = float((fresh.old_logits().argmax(dim=1) != fresh.own).double().mean())
+    weights = torch.minimum(old_counts, counts * averaged / (1 - averaged).clamp(min=1e-9))
+    logits = _left_out(points, own, old, total, rest, 0 * counts, old_counts)
+    before = float((logits.argmax(dim=1) != own).double().mean())
     after = float((likelihood * torch.tensor(errors).double()).sum())
-    by_label = dict(zip(fresh.classes, weights.tolist(), strict=True))
+    by_label = dict(zip(fresh.tolist(), weights.tolist(), strict=True))
     return OldWeight(by_label=by_label, gain=before - after)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Fresh:
-    """Fresh samples of some classes beside what is known of all, in whitened space."""
+def _left_out(
+    points: Tensor, own: Tensor, old: Tensor, total: Tensor, rest: Tensor, counts: Tensor, w: Tensor
+) -> Tensor:
+    """Logits of whitened samples, (samples, classes), each left out of its own class's mean.
 
-    classes: list[int]
-    """those with fresh samples"""
-    own: Tensor
-    """the place of each sample's class among them, (samples,)"""
-    points: Tensor
-    """whitened, (samples, d)"""
-    counts: Tensor
-    """fresh samples of each of these classes, (classes,)"""
-    total: Tensor
-    """their sums, whitened, (classes, d)"""
-    old: Tensor
-    """the old means of these classes, whitened, (classes, d)"""
-    old_counts: Tensor
-    """samples that were known of them, (classes,)"""
-    rest: Tensor
-    """the means of all other classes, whitened, (others, d)"""
-
-    @staticmethod
-    def of(features: Tensor, labels: Tensor, known: ClassMeans) -> Fresh:
-        """From fresh samples, (samples, d) and (samples,)."""
-        features = features.detach().double()
-        fresh, own = torch.unique(labels, return_inverse=True)
-        classes = fresh.tolist()
-        counts = torch.bincount(own).double()
-        sums = torch.zeros(len(classes), features.shape[1], dtype=torch.float64)
-        sums.index_add_(0, own, features)
-        old_counts = [known.by_label[c][0] if c in known.by_label else 0.0 for c in classes]
-        whiten = Whitening.of(features - (sums / counts[:, None])[own], len(classes), known)
-        points, total = whiten(features), whiten(sums)
-        old = [
-            whiten(known.by_label[c][1][None])[0] if c in known.by_label else total[place]
-            for place, c in enumerate(classes)
-        ]
-        others = known.without(classes).by_label.values()
-        return Fresh(
-            classes=classes,
-            own=own,
-            points=points,
-            counts=counts,
-            total=total,
-            old=torch.stack(old),
-            old_counts=torch.tensor(old_counts, dtype=torch.float64),
-            rest=torch.stack([whiten(mean[None])[0] for _, mean in others])
-            if others
-            else points[:0],
-        )
-
-    def old_logits(self) -> Tensor:
-        """Logits of the samples by old means alone, (samples, classes)."""
-        means = self.old_counts[:, None] * self.old / self.old_counts.clamp(min=1e-9)[:, None]
-        return self._from_squared(torch.cdist(self.points, means).square(), self.points)
-
-    def logits(self, old_weight: Tensor) -> Tensor:
-        """Logits of the samples, (samples, classes), each left out of its own class's mean.
-
-        The old mean of a class counts as so many samples, (classes,).
-        """
-        sums = old_weight[:, None] * self.old + self.total
-        means = sums / (old_weight + self.counts).clamp(min=1e-9)[:, None]
-        distances = torch.cdist(self.points, means).square()
-        own = self.own
-        left = (old_weight + self.counts - 1)[own]
-        without = (sums[own] - self.points) / left.clamp(min=1e-9)[:, None]
-        mine = (self.points - without).square().sum(dim=1)
+    Fresh classes have `w` old samples at `old` and `counts` fresh ones that add up to `total`; no fresh
+    ones: the old mean. Other classes are at `rest`.
+    """
+    uses_fresh = bool(counts.any())
+    sums = w[:, None] * old + (total if uses_fresh else 0)
+    distances = torch.cdist(points, sums / (w + counts).clamp(min=1e-9)[:, None]).square()
+    if uses_fresh:
+        left = (w + counts - 1)[own]
+        mine = (points - (sums[own] - points) / left.clamp(min=1e-9)[:, None]).square().sum(dim=1)
         distances[torch.arange(len(own)), own] = mine.masked_fill(left < 1e-6, 1e12)
-        return self._from_squared(distances, self.points)
-
-    def logits_of_others(self, kept: Tensor, old_weight: Tensor) -> Tensor:
-        """Logits of the samples that are not kept, if the kept ones alone were there."""
-        counts = torch.bincount(self.own[kept], minlength=len(self.classes)).double()
-        sums = old_weight[:, None] * self.old
-        sums = sums.index_add(0, self.own[kept], self.points[kept])
-        means = sums / (old_weight + counts).clamp(min=1e-9)[:, None]
-        others = self.points[~kept]
-        return self._from_squared(torch.cdist(others, means).square(), others)
-
-    def _from_squared(self, distances: Tensor, points: Tensor) -> Tensor:
-        return -0.5 * torch.cat([distances, torch.cdist(points, self.rest).square()], dim=1)
+    return -0.5 * torch.cat([distances, torch.cdist(points, rest).square()], dim=1)
 
 
 def _log_loss(logits: Tensor, labels: Tensor) -> float:
