@@ -12,7 +12,10 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
+from driftwise.stats.c2st import held_out_scores
+from driftwise.stats.change_findings import NOVEL
 from driftwise.stats.novelty import KnownClasses, novelty_in_window
+from driftwise.stats.permutation import observed_split
 from driftwise.stats.scores import energy, max_probability
 from driftwise.streams.changes import NOBODY, Window, Windows
 
@@ -99,19 +102,51 @@ def area_under_curve(usual: np.ndarray, novel: np.ndarray) -> float:
     return float(below.mean() / (2 * len(ordered)))
 
 
-def auroc_of_scores(
-    windows: Windows, count: int, processes: int
-) -> dict[str, dict[str, list[float]]]:
-    """By change and score: the area under the curve, its mean and 95 % interval over windows."""
-    outcome = {}
+def auroc_of_scores(windows: Windows, count: int, processes: int) -> dict[str, dict[str, Any]]:
+    """By change and score: the area under the curve, its mean and 95 % interval over windows.
+
+    Under `windows` whole windows are told apart: those with a new class from those without a change.
+    """
+    outcome: dict[str, dict[str, Any]] = {}
     with get_context("fork").Pool(processes) as pool:
+        quiet = list(pool.imap(partial(_of_window, windows, "none"), range(count)))
         for change in ("new class near", "new class far"):
             areas: dict[str, list[float]] = defaultdict(list)
             for found in pool.imap(partial(_areas, windows, change), range(count)):
                 for name, area in found.items():
                     areas[name].append(area)
+            changed = list(pool.imap(partial(_of_window, windows, change), range(count)))
             outcome[change] = {name: _with_interval(each) for name, each in areas.items()}
+            outcome[change]["windows"] = {
+                name: area_under_curve(
+                    np.array([each[name] for each in quiet]),
+                    np.array([each[name] for each in changed]),
+                )
+                for name in quiet[0]
+            }
     return outcome
+
+
+def _of_window(windows: Windows, change: str, number: int) -> dict[str, float]:
+    """How much a whole window seems to hold a new class, without labels; larger: more."""
+    torch.set_num_threads(1)
+    window = windows.make(change, number)
+    reference = {c: unit(each) for c, each in window.reference.items()}
+    current, known = unit(window.current), KnownClasses(reference)
+    outliers = known.p_values(known.score(current)) <= NOVEL
+    pooled = torch.cat([*reference.values(), current])
+    return {
+        "current told from reference": separability(pooled, len(current)),
+        "fraction of outliers": float(outliers.double().mean()),
+    }
+
+
+def separability(pooled: Tensor, current: int) -> float:
+    """How well held-out scores tell the last samples from the others, an area under the curve."""
+    is_current = observed_split(1, (len(pooled) - current, current))
+    order = torch.randperm(len(pooled), generator=torch.Generator().manual_seed(0))
+    scores = held_out_scores(pooled[None], is_current, order=order, folds=10, ridge=100.0)[0, 0]
+    return area_under_curve(scores[:-current].numpy(), scores[-current:].numpy())
 
 
 def _areas(windows: Windows, change: str, number: int) -> dict[str, float]:

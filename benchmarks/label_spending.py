@@ -7,7 +7,6 @@ what `amr` asks for with the same seed:
 
     amr       realignment where drift is found
     weighed   `amr-weighed`: the same requests; old samples stay as far as the fresh labels support them
-    gain      `amr-gain`: expected gain in accuracy per label, over all checked classes
     evenly    random samples
     oracle    random ones among the samples that the learner without labels gets wrong
     vanilla   no labels
@@ -39,7 +38,7 @@ import yearbook  # noqa: E402
 
 RESULTS = ROOT / "results" / "label_spending.csv"
 COLUMNS = ("stream", "way", "seed", "labels", "accuracy")
-WAYS = ("amr", "vanilla", "weighed", "gain", "evenly", "oracle")
+WAYS = ("amr", "vanilla", "weighed", "evenly", "oracle")
 
 
 def captured(module: Any, seeds: list[int]) -> tuple[Any, dict[str, Any]]:
@@ -76,16 +75,14 @@ def play(
     for way in ways:
         settings = dict(more["settings"])
         kind, known, count = way, stream, budget
-        if way in ("gain", "weighed"):
-            # The same way of asking, another adaptation.
-            kind = "amr"
+        if way == "weighed":
+            kind = "amr"  # the same way of asking, another adaptation
         elif way == "oracle":
             kind = "vanilla"
             wrong = np.flatnonzero(rest & ~hits["vanilla"])
             chosen = np.random.default_rng([seed, 2]).permutation(wrong)[:budget]
             known = replace(stream, given=stream.given | np.isin(np.arange(len(rest)), chosen))
-        names = {"gain": "driftwise.adapt.by_gain:SpendByGain", "weighed": "amr-weighed"}
-        adaptation = {"adaptation": names[way]} if way in names else {}
+        adaptation = {"adaptation": "amr-weighed"} if way == "weighed" else {}
         outcome = showing.run_stream(
             known,
             kind,
@@ -111,17 +108,17 @@ def saved() -> dict[tuple[str, str, str], dict[str, str]]:
 
 
 def table() -> Iterator[str]:
-    """Accuracies, and what `gain` and `weighed` are above each other way, paired by seed."""
+    """Accuracies, and what `weighed` is above each other way, paired by seed."""
     found = {key: float(each["accuracy"]) for key, each in saved().items()}
-    for stream, mine in product(("yearbook", "pacs"), ("gain", "weighed")):
-        for way in WAYS:
-            seeds = [s for st, w, s in found if (st, w) == (stream, mine) and (st, way, s) in found]
-            if way == mine or len(seeds) < 2:
-                continue
-            pairs = [(found[stream, mine, seed], found[stream, way, seed]) for seed in seeds]
-            above, half = interval([one - other for one, other in pairs])
-            means = np.mean(pairs, axis=0)
-            yield f"{stream}: {mine} {means[0]:.1f}, {way} {means[1]:.1f}: {above:+.1f} ± {half:.1f}"
+    mine = "weighed"
+    for stream, way in product(("yearbook", "pacs"), WAYS):
+        seeds = [s for st, w, s in found if (st, w) == (stream, mine) and (st, way, s) in found]
+        if way == mine or len(seeds) < 2:
+            continue
+        pairs = [(found[stream, mine, seed], found[stream, way, seed]) for seed in seeds]
+        above, half = interval([one - other for one, other in pairs])
+        means = np.mean(pairs, axis=0)
+        yield f"{stream}: {mine} {means[0]:.1f}, {way} {means[1]:.1f}: {above:+.1f} ± {half:.1f}"
 
 
 def main() -> None:

@@ -150,13 +150,16 @@ def test_too_few_samples_are_not_testable_and_it_is_said_how_many_are_missing() 
     assert judge({0: few[0]}, current, labels).kind == "not testable"
 
 
+@pytest.mark.parametrize("samples", [1, FEWEST - 1])
 @pytest.mark.parametrize("with_labels", [True, False])
-def test_a_class_with_few_reference_samples_is_no_new_class(with_labels: bool) -> None:
-    few = {**REFERENCE, 0: REFERENCE[0][: FEWEST - 1]}
+def test_a_class_with_few_reference_samples_is_no_new_class(
+    with_labels: bool, samples: int
+) -> None:
+    few = {**REFERENCE, 0: REFERENCE[0][:samples]}
     current, labels = window()
     findings = judge(few, current, labels if with_labels else None, unit_length=False)
     assert findings.kind == "none"
-    assert findings.by_class[0].evidence == {"missing_reference": 1}
+    assert findings.by_class[0].evidence == {"missing_reference": FEWEST - samples}
     # A class that nobody knows is found beside it.
     added = torch.cat([current, cloud(1, 60, 7, along=5, by=9)])
     names = torch.cat([labels, torch.full((60,), -1)]) if with_labels else None
@@ -217,6 +220,9 @@ def test_constant_features_have_not_changed_and_a_single_reading_is_corruption(
         now = torch.full_like(current, constant)
         assert judge(same, now, names, unit_length=unit_length).kind == "none"
         assert found(now, names).kind == "corrupted"
+        # From one constant to another, there is no content that could have been lost.
+        moved = judge(same, now + 1, names, unit_length=False)
+        assert moved.kind in ("drift", "new class")
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
@@ -276,6 +282,7 @@ def test_numbers_that_are_not_finite_or_overflow_are_refused(bad: float, unit_le
         ({"current": torch.zeros(CLASSES * SIZE, WIDTH - 1)}, "of one width"),
         ({"current": torch.zeros(CLASSES * SIZE)}, "of one width"),
         ({"reference": {"cat": REFERENCE[0]}}, "whole numbers as classes"),
+        ({"current": torch.zeros(CLASSES * SIZE, WIDTH).cfloat()}, "real numbers"),
     ],
 )
 def test_what_would_change_the_verdict_silently_is_refused(

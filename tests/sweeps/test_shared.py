@@ -105,7 +105,6 @@ def test_seeds_are_completed_one_after_the_other_and_groups_together() -> None:
     [
         {"events": [{"task": 2, "transforms": [["rotation", 2]]}]},
         {"adaptation": "own_parts:Few"},
-        {"adaptation": "driftwise.adapt.by_gain:SpendByGain"},
     ],
 )
 def test_scripted_drift_and_adaptations_that_act_at_any_time_share_nothing(

@@ -1,7 +1,6 @@
 """What is done when classes have drifted: nothing, relearn them, or realign the replay buffer."""
 
 from driftwise.adapt.base import Adaptation
-from driftwise.adapt.by_gain import SpendByGain
 from driftwise.adapt.by_kind import ByKind
 from driftwise.adapt.compose import ComposeOptions, compose
 from driftwise.adapt.hysteresis import Hysteresis
@@ -27,7 +26,6 @@ __all__ = [
     "Rehearsal",
     "Relearn",
     "Screen",
-    "SpendByGain",
     "Vanilla",
     "compose",
     "diverse",

@@ -178,7 +178,10 @@ def _refuse_settings(
 
 def _prepared(features: Any, width: int, unit_length: bool) -> Tensor:
     """Features (samples, width) in double precision, of length 1 where that is wanted."""
-    found = torch.as_tensor(features).detach().double()
+    given = torch.as_tensor(features).detach()
+    if given.is_complex():
+        raise UserError(f"expected features as real numbers; got {given.dtype}")
+    found = given.double()
     if found.ndim != 2 or found.shape[1] != width or not width:
         raise UserError(
             f"expected features (samples, d) of one width everywhere; got {tuple(found.shape)}"
@@ -194,7 +197,10 @@ def _whole_numbers(values: Any, what: str, samples: int) -> Tensor:
     try:
         found = torch.as_tensor(values)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise UserError(f"expected {what} as whole numbers; got {type(values)}") from error
+        raise UserError(
+            f"expected {what} as whole numbers; got {type(values)}: number them first, for example"
+            " with numpy.unique(..., return_inverse=True)"
+        ) from error
     if found.shape != (samples,):
         raise UserError(f"expected {what} of shape ({samples},); got {tuple(found.shape)}")
     whole = found.long()
@@ -218,11 +224,12 @@ def _of_waiting(
     few = {c: each for c, each in reference.items() if c not in known.classes}
     if labels is not None:
         return torch.isin(labels, torch.tensor(sorted(few), dtype=torch.int64))
-    few = {c: each for c, each in few.items() if len(each) >= 2}
+    few = {c: each for c, each in few.items() if len(each)}
     if not few:
         return torch.zeros(len(current), dtype=torch.bool)
-    everyone = KnownClasses({c: reference[c] for c in (*known.classes, *few)})
-    return everyone.score(current).nearest >= len(known.classes)
+    means = known.whitened(torch.stack([each.mean(dim=0) for each in few.values()]))
+    apart = torch.cdist(known.whitened(current), torch.cat([known.means, means]))
+    return apart.argmin(dim=1) >= len(known.classes)
 
 
 def _usual_mix(reference: Mapping[int, Tensor], mix: Mix) -> Tensor:

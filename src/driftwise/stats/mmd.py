@@ -99,6 +99,9 @@ def discrepancies(kernels: Tensor, splits: Tensor, sizes: tuple[int, int]) -> Te
 def _squared_distances(pooled: Tensor) -> Tensor:
     """(classes, samples, features) -> (classes, samples, samples), symmetric; 0 between equal samples."""
     centred = pooled - pooled.mean(dim=1, keepdim=True)
+    # A feature that varies by rounding alone is constant.
+    rounding = max(1e-12, torch.finfo(pooled.dtype).eps) * pooled.abs().amax(dim=1, keepdim=True)
+    centred.masked_fill_(centred.abs().amax(dim=1, keepdim=True) <= rounding, 0)
     products = centred @ centred.mT
     norms = products.diagonal(dim1=1, dim2=2)
     refuse_infinite(norms)
