@@ -85,10 +85,10 @@ class OwnEncoder:
 
     def _try(self, few: Tensor, features: Tensor) -> None:
         """UserError if these first samples have other features without the others, or by chance."""
-        again = self._encoded(few).features
-        if (again - features[: len(few)]).abs().max() > 1e-2 * features.abs().max():
+        again, known = self._encoded(few).features, features[: len(few)]
+        if again.shape != known.shape or (again - known).abs().max() > 1e-2 * features.abs().max():
             raise UserError(
-                f"the encoder {self.name} gives the same {self.accepts} other features in another batch; "
+                f"the encoder {self.name} gives the same samples other features in another batch; "
                 "it must encode each by itself and without chance: put a network that it calls into "
                 "eval() mode"
             )
@@ -119,7 +119,7 @@ class OwnEncoder:
         ):
             came = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
             raise UserError(
-                f"the encoder {self.name} must turn {len(piece)} {self.accepts} into an array"
+                f"the encoder {self.name} must turn {len(piece)} samples into an array"
                 f" ({len(piece)}, d); got {came}"
             )
         return found.detach().cpu().float().reshape(len(piece), -1)
