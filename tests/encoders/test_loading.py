@@ -356,7 +356,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a function of ever more features": (
         lambda: load(growing()).encode(images(8)),
-        "the same samples other features in another batch",
+        "gave 3 features of a sample, and now 4; it must give as many of every sample",
     ),
     "a function of chance": (
         lambda: load(lambda x: torch.rand(len(x), 3)).encode(images(8)),

@@ -59,6 +59,8 @@ class OwnEncoder:
             self._call = network
         self._searched = False
         self._tried = False
+        self._widths: dict[tuple[int, ...], int] = {}
+        """features of a sample, by the shape of samples"""
         self.accepts = accepts
         self._preprocess = preprocess or (to_input if accepts == "images" else list)
         self.identity = None
@@ -85,8 +87,8 @@ class OwnEncoder:
 
     def _try(self, few: Tensor, features: Tensor) -> None:
         """UserError if these first samples have other features without the others, or by chance."""
-        again, known = self._encoded(few).features, features[: len(few)]
-        if again.shape != known.shape or (again - known).abs().max() > 1e-2 * features.abs().max():
+        again = self._encoded(few).features
+        if (again - features[: len(few)]).abs().max() > 1e-2 * features.abs().max():
             raise UserError(
                 f"the encoder {self.name} gives the same samples other features in another batch; "
                 "it must encode each by itself and without chance: put a network that it calls into "
@@ -122,4 +124,11 @@ class OwnEncoder:
                 f"the encoder {self.name} must turn {len(piece)} samples into an array"
                 f" ({len(piece)}, d); got {came}"
             )
-        return found.detach().cpu().float().reshape(len(piece), -1)
+        features = found.detach().cpu().float().reshape(len(piece), -1)
+        width = features.shape[1]
+        if len(piece) and (before := self._widths.setdefault(np.shape(piece)[1:], width)) != width:
+            raise UserError(
+                f"the encoder {self.name} gave {before} features of a sample, and now {width}; it must "
+                "give as many of every sample"
+            )
+        return features
