@@ -4,9 +4,9 @@
     python benchmarks/natural_others.py FOLDER --out results/natural.csv   # in one with river and capymoa
 
 An environment of its own: `pip install river==0.26.1 capymoa==0.15.1 torch==2.13.0`, and
-`pip install --no-deps torchvision==0.28.0`; CapyMOA needs Java. All learn sample by sample in the
-order of the stream: the whole first task, then the fresh labels of each. They are asked about the
-same tests at the same times. A finished run is a line of the file and is not made again.
+`pip install --no-deps torchvision==0.28.0`; CapyMOA needs Java. All learn sample by sample: the
+whole first task, then the fresh labels of each, in a random order within a task. They are asked about
+the same tests at the same times. A finished run is a line of the file and is not made again.
 """
 
 from __future__ import annotations
@@ -137,7 +137,10 @@ def measure(file: Path, arm: str) -> list[object]:
     learner: OnlineLearner = ARMS[arm](arrays["learn_x_1"].shape[1], classes, int(seed))
     accuracies, by_task = [], []
     for number in range(1, len(tasks) + 1):
-        learner.learn(arrays[f"learn_x_{number}"], arrays[f"learn_y_{number}"])
+        x, y = arrays[f"learn_x_{number}"], arrays[f"learn_y_{number}"]
+        # They come class by class, and detectors inside of a forest would take every class for drift.
+        order = np.random.default_rng([int(seed), number]).permutation(len(y))
+        learner.learn(x[order], y[order])
         if number == 1:
             continue
         truth = arrays[f"test_y_{number}"]

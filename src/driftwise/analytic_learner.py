@@ -348,6 +348,10 @@ class AnalyticLearner:
         if (samples is None) == (label is None):
             raise UserError("give either samples or a label to forget")
         if samples is not None:
+            if not isinstance(samples, Samples):
+                raise UserError(
+                    f"expected driftwise.types.Samples to forget; got {type(samples).__name__}"
+                )
             is_counted = self._versions["learned"] == self.statistics.version
             self.statistics.remove(self._features(samples.images), samples.labels)
             if self._first is not None and is_counted:  # the others are counted anew

@@ -26,6 +26,8 @@ def refuse_other_data(data: object, what: str) -> None:
 
 def columns_of(x: Any) -> tuple[str, ...] | None:
     """The names of the columns of a pandas or polars data frame; None: it is something else."""
+    if hasattr(x, "collect"):
+        raise UserError("got a lazy frame; give it as collect() makes it")
     if not hasattr(x, "columns") or not hasattr(x, "__getitem__"):
         return None
     return tuple(map(str, x.columns))

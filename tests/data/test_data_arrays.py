@@ -180,10 +180,10 @@ def test_arrays_bring_names_domains_and_a_test_part() -> None:
         ({"images": COLOUR.astype(int)}, "images are int64"),
         ({"images": COLOUR / 128}, r"floats in \[0, 1\]"),
         ({"images": np.ma.masked_array(COLOUR)}, "masked"),
-        ({"labels": LABELS[:5]}, "6 images but 5 labels"),
+        ({"labels": LABELS[:5]}, "6 samples but 5 labels"),
         ({"labels": [0, 2, 1, 1, 0, -1]}, "label -1 in sample 5"),
         ({"labels": [0.0, 2.0, 1.0, 1.0, 0.0, 2.0]}, "labels are float64"),
-        ({"domains": ["a"] * 5}, "6 images but 5 domains"),
+        ({"domains": ["a"] * 5}, "6 samples but 5 domains"),
         ({"is_test": [2] * 6}, "is_test must be true or false"),
         ({"images": COLOUR[:0], "labels": []}, "labels are float64"),
     ],
@@ -240,7 +240,7 @@ def test_samples_that_are_no_pairs_are_refused() -> None:
         def __getitem__(self, index: int) -> Any:
             return (*super().__getitem__(index), "extra")
 
-    with pytest.raises(UserError, match="sample 0 is tuple, expected a pair"):
+    with pytest.raises(UserError, match="sample 0 is a tuple of 3, expected a pair"):
         from_torch(Triples(list(COLOUR), LABELS))
 
 
@@ -249,8 +249,15 @@ def test_a_data_set_without_a_length_is_refused() -> None:
         def __iter__(self) -> Any:
             return iter(())
 
-    with pytest.raises(UserError, match=r"map-style .* got Endless"):
-        from_torch(Endless())  # type: ignore[arg-type]
+    class Counted(Endless):
+        def __len__(self) -> int:
+            return 3
+
+    for data in (Endless(), Counted()):
+        with pytest.raises(
+            UserError, match=r"map-style .* got .*; give list\(data\) if its samples"
+        ):
+            from_torch(data)  # type: ignore[arg-type]
 
 
 def table(

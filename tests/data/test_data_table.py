@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -85,6 +85,7 @@ TIMES: dict[str, Any] = {
     ],
     "numbers": ["10", "9", "1e2", "-3"],
     "numpy": np.array(["2021-05-01", "2020-01-01", "2022-01-01", "2019-01-01"], "datetime64[D]"),
+    "durations": [timedelta(hours=each) for each in (3, 2, 4, 1)],
     "python": [
         datetime(2021, 5, 1, tzinfo=UTC),
         *(date(year, 1, 1) for year in (2020, 2022, 2019)),
@@ -97,6 +98,23 @@ def test_times_of_any_kind_are_sorted(times: Any) -> None:
     domains = from_table({**TABLE, "when": times}, **ROLES).domains
     assert domains is not None
     assert domains.tolist() == [1, 0, 1, 0]
+
+
+@pytest.mark.parametrize("kind", [["1", "2.0", "2", "1.0"], [1.0, 2.0, 2.0, 1.0]])
+def test_whole_numbers_are_classes_however_they_are_written(kind: list[Any]) -> None:
+    data = from_table({**TABLE, "kind": kind}, **ROLES)
+    assert (data.labels.tolist(), data.class_names) == ([0, 1, 1, 0], ("1", "2"))
+
+
+def test_fractions_are_classes_only_if_samples_share_them(tmp_path: Path) -> None:
+    ratings = {"x": np.arange(40.0), "label": np.arange(40) % 10 / 2}
+    assert len(from_table(ratings).class_names) == 10
+    readings = {"x": np.arange(40.0), "label": np.arange(40) / 8}
+    for source in (readings, written(tmp_path / "readings.csv", readings)):
+        with pytest.raises(
+            UserError, match=r"40 different numbers such as 0\.0 in 40 samples; .* range"
+        ):
+            from_table(source)
 
 
 REFUSED: dict[str, tuple[dict[Any, Any], dict[str, Any], str]] = {
@@ -114,7 +132,7 @@ REFUSED: dict[str, tuple[dict[Any, Any], dict[str, Any], str]] = {
     "dates": (
         {"when": np.array(["2020-01-01"] * 4, dtype="datetime64[D]")},
         {"label": "kind"},
-        "column 'when' holds text such as '2020-01-01' where numbers are expected",
+        "column 'when' holds a date such as '2020-01-01' where numbers are expected",
     ),
     "class gap": (
         {"kind": ["cat", None, "", float("nan")]},
@@ -161,8 +179,10 @@ REFUSED: dict[str, tuple[dict[Any, Any], dict[str, Any], str]] = {
     "no time": (
         {"when": ["2020-01-01", "", None, float("nan")]},
         ROLES,
-        "column 'when' has samples without a time",
+        "column 'when' has no time in 3 of 4 samples, the first of them 1",
     ),
+    "hours": ({"when": [time(hour) for hour in range(4)]}, ROLES, "'when' holds a time such as"),
+    "infinite class": ({"kind": [1, 2, float("inf"), 1]}, ROLES, "'kind' has no entry in 1 of 4"),
     "time": ({"when": ["now", "then", "soon", ""]}, ROLES, "column 'when' holds text such as"),
 }
 
@@ -181,7 +201,7 @@ def test_bad_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         "a,label\n1,2,3\n": "line 2 has 3 values, expected 2",
         "a,a\n1,2\n": "must name every column once",
         "a,label\n": "has no samples",
-        "": "must name every column once",
+        "": "expected a line of column names; the file begins with none",
         "a;label\n1,5;2\n": "columns are separated by ';', expected commas; or read it with pandas",
         ",a,label\n0,1,2\n": r"column 1 has no name; .* an index that pandas has written \(index=False",
     }.items():
@@ -189,7 +209,7 @@ def test_bad_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(UserError, match=message):
             from_table(file)
     file.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UserError, match="cannot be read as CSV"):
+    with pytest.raises(UserError, match=r"cannot be read as CSV .*; save it as text in UTF-8, or"):
         from_table(file)
     with pytest.raises(UserError, match=r"expected a \.csv, .* file, found none"):
         from_table(tmp_path / "none.csv")
@@ -210,6 +230,29 @@ def test_bad_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     np.savez(tmp_path / "objects.npz", features=np.array([[{}], [1]], dtype=object))
     with pytest.raises(UserError, match="an array of Python objects, which is never loaded"):
         from_table(tmp_path / "objects.npz")
+
+
+def test_gaps_of_pandas_are_gaps_in_every_column() -> None:
+    pandas = pytest.importorskip("pandas")
+    for name in ("width", "kind", "when"):
+        frame = pandas.DataFrame(TABLE).astype({name: object})
+        frame.loc[2, name] = pandas.NA
+        with pytest.raises(UserError, match=rf"column '{name}' has no .* in 1 of 4 .* of them 2"):
+            from_table(frame, **ROLES)
+
+
+def test_structures_are_no_vectors_and_lists_of_lists_neither() -> None:
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({**TABLE, "both": [{"left": 1.0, "right": 2.0}] * 4})
+    with pytest.raises(
+        UserError, match=r"column 'both' holds structures; .* \(in polars: unnest\)"
+    ):
+        from_table(frame, **ROLES)
+    for nested in ([[[1.0], [2.0]]] * 4, [[[1.0, 2.0], [3.0, 4.0]]] * 4):
+        with pytest.raises(
+            UserError, match=r"column 'both' .* expected one number, text or vector"
+        ):
+            from_table(polars.DataFrame({**TABLE, "both": nested}), **ROLES)
 
 
 # --- one mechanism for every source ---------------------------------------------------------------

@@ -242,7 +242,7 @@ def test_one_check_is_one_encoding_pass_over_the_distinct_samples() -> None:
 
 
 def test_scores_that_are_not_finite_stop_the_run() -> None:
-    with pytest.raises(RunFailure, match="scores that are not finite"):
+    with pytest.raises(RunFailure, match="values that are not finite"):
         check({0: (samples([float("nan")] * 5, 0, ids=range(5)), samples(range(5), 0))})
 
 

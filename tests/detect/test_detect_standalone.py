@@ -357,7 +357,7 @@ def test_an_encoder_may_be_a_name_a_network_or_a_function() -> None:
         (lambda: DriftDetector(encoder=LearnerEncoder(encoder_context())), "learns"),
         (
             lambda: AnyDriftDetector(encoder=lambda x: x.sum()).fit((IMAGES, LABELS)),
-            "must turn 10 images into an array (10, d)",
+            "must turn 10 samples into an array (10, d)",
         ),
         (lambda: DriftDetector(detector="combine"), "did you mean 'combined'"),
         (lambda: DriftDetector(level=1), "between 0 and 1"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from collections.abc import Callable
@@ -304,6 +305,12 @@ def test_texts_are_encoded_one_by_one_and_settings_belong_to_the_identity(senten
     assert load(name).identity != before  # type: ignore[attr-defined]
 
 
+def growing() -> Callable[[Tensor], Tensor]:
+    """An encoder that gives more features at each call."""
+    widths = itertools.count(3)
+    return lambda samples: samples.flatten(1)[:, : next(widths)]
+
+
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "an unknown name": (lambda: load("efficentnet"), "did you mean.*efficientnet|expected"),
     "what learns": (lambda: load("learner"), "belongs to a run; use one of random"),
@@ -337,7 +344,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a function that drops samples": (
         lambda: load(lambda x: x[:1]).encode(images()),
-        r"must turn 3 images into an array \(3, d\)",
+        r"must turn 3 samples into an array \(3, d\)",
     ),
     "a function of no features": (
         lambda: load(lambda x: x.flatten(1)[:, :0]).encode(images()),
@@ -345,11 +352,15 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a function of the whole batch": (
         lambda: load(lambda x: x.flatten(1) - x.flatten(1).mean(0)).encode(images(8)),
-        r"the same images other features in another batch; .* into eval\(\) mode",
+        r"the same samples other features in another batch; .* into eval\(\) mode",
+    ),
+    "a function of ever more features": (
+        lambda: load(growing()).encode(images(8)),
+        "gave 3 features of a sample, and now 4; it must give as many of every sample",
     ),
     "a function of chance": (
         lambda: load(lambda x: torch.rand(len(x), 3)).encode(images(8)),
-        "the same images other features in another batch",
+        "the same samples other features in another batch",
     ),
     "no such model of timm": (lambda: load("timm:huge"), "timm has no model 'huge'"),
     "no weights of timm": (

@@ -6,6 +6,7 @@ import copy
 import json
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -373,6 +374,9 @@ def test_columns_of_data_frames_are_matched_by_name(library: str, tmp_path: Path
     texts = package.DataFrame({name: ["low"] if name == "c" else [0.0] for name in "abcdef"})
     assert "expected numbers; column 'c' of the data frame holds" in complaint(
         lambda: live.observe(texts, [0])
+    )
+    assert "got a lazy frame; give it as collect() makes it" in complaint(
+        lambda: live.observe(SimpleNamespace(collect=None, columns=list("abcdef")), [0])
     )
     assert same(before, state_of(live))
     live.close()

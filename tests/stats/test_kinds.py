@@ -225,6 +225,13 @@ def test_constant_features_have_not_changed_and_a_single_reading_is_corruption(
         assert moved.kind in ("drift", "new class")
 
 
+def test_features_that_never_told_classes_apart_have_lost_no_content() -> None:
+    reference = {c: torch.zeros(50, 6, dtype=torch.float64) for c in range(3)}
+    moved = torch.tensor([1.0, 1, -1, -1, 1, 1], dtype=torch.float64).expand(120, 6)
+    findings = judge(reference, moved, torch.arange(120) // 40, unit_length=False)
+    assert {each.kind for each in findings.by_class.values()} == {"drift"}
+
+
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
 def test_the_unit_of_features_does_not_matter(scale: float) -> None:
     reference = {c: scale * each for c, each in REFERENCE.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -175,3 +176,14 @@ def test_texts_are_encoded_when_the_stream_is_made() -> None:
         [len(texts[i]), texts[i].count("a")] for i in samples.ids.tolist()
     ]
     assert stream.image_shape == (2,)
+
+
+def test_vectors_that_are_mapped_to_be_read_only_are_used_without_a_warning(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", VECTORS)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    torch.set_warn_always(True)  # else only the first array of a process is warned of
+    try:
+        seen = everything(stream_of(replace(DATA, images=mapped)))
+    finally:
+        torch.set_warn_always(False)
+    assert torch.equal(seen.images, everything(stream_of()).images)

@@ -143,12 +143,15 @@ def from_torch(
     >>> data.images.shape
     (10, 8, 8, 1)
     """
+    from torch.utils.data import IterableDataset
+
     parts = [dataset] if test is None else [dataset, test]
     for part in parts:
-        if not (hasattr(part, "__len__") and hasattr(part, "__getitem__")):
+        by_number = hasattr(part, "__len__") and hasattr(part, "__getitem__")
+        if not by_number or isinstance(part, IterableDataset):
             raise UserError(
                 "expected a map-style data set (with a length and samples by number), got"
-                f" {type(part).__name__}"
+                f" {type(part).__name__}; give list(data) if its samples fit in memory"
             )
 
     def pairs() -> Iterator[tuple[Any, Any]]:
@@ -156,9 +159,10 @@ def from_torch(
             for index in range(len(part)):
                 pair = part[index]
                 if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+                    came = f" of {len(pair)}" if isinstance(pair, (tuple, list)) else ""
                     raise UserError(
-                        f"data: sample {index} is {type(pair).__name__}, expected a pair"
-                        " (image, label)"
+                        f"data: sample {index} is a {type(pair).__name__}{came}, expected a pair"
+                        " (image or vector, label)"
                     )
                 yield pair[0], pair[1]
 
@@ -235,7 +239,7 @@ def full_shape(shape: tuple[int, ...], source: str) -> tuple[int, ...]:
         hint = "; give them without the alpha channel: images[..., :3]"
     raise UserError(
         f"{source}: images are {shape}, expected (samples, height, width) or "
-        f"(samples, height, width, 1 or 3){hint}"
+        f"(samples, height, width, 1 or 3), or vectors (samples, features){hint}"
     )
 
 

@@ -64,7 +64,8 @@ def check_dataset(dataset: object, *, source: str) -> Dataset:
             f"{len(dataset.feature_names)} names"
         )
     if 0 in images.shape[1:]:
-        raise UserError(f"{source}: images must have pixels and channels; got {images.shape}")
+        needed = "features" if images.ndim == 2 else "pixels and channels"
+        raise UserError(f"{source}: samples must have {needed}; got {images.shape}")
     if not len(labels):
         raise UserError(f"{source}: the data set has no samples")
     last = len(dataset.class_names) - 1
@@ -76,7 +77,7 @@ def check_dataset(dataset: object, *, source: str) -> Dataset:
         )
     for name, column in columns.items():
         if len(column) != len(images):
-            raise UserError(f"{source}: {len(images)} images but {len(column)} {name}")
+            raise UserError(f"{source}: {len(images)} samples but {len(column)} {name}")
     if domains is not None and not 0 <= domains.min() <= domains.max() < len(dataset.domain_names):
         names = ", ".join(dataset.domain_names)
         raise UserError(f"{source}: every domain needs a name; the names are {names}")

@@ -265,8 +265,8 @@ class ClassTests:
         pairs = [(measure(kept), measure(now)) for kept, now in sides.values()]
         if not all(side.isfinite().all() for pair in pairs for side in pair):
             raise RunFailure(
-                "the encoder gives scores that are not finite; if it is the network that learns, it has "
-                "diverged: lower its rate"
+                "the encoder gives values that are not finite; if it is the network that learns, it has "
+                "diverged: lower its rate; if it is your own, let it give finite ones for every sample"
             )
         # A generator of the check's own: how many draws earlier checks took makes no difference.
         draw = rng.fork(self._seed, "permutations", comparison.name, task)

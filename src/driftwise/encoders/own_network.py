@@ -59,6 +59,8 @@ class OwnEncoder:
             self._call = network
         self._searched = False
         self._tried = False
+        self._widths: dict[tuple[int, ...], int] = {}
+        """features of a sample, by the shape of samples"""
         self.accepts = accepts
         self._preprocess = preprocess or (to_input if accepts == "images" else list)
         self.identity = None
@@ -88,7 +90,7 @@ class OwnEncoder:
         again = self._encoded(few).features
         if (again - features[: len(few)]).abs().max() > 1e-2 * features.abs().max():
             raise UserError(
-                f"the encoder {self.name} gives the same {self.accepts} other features in another batch; "
+                f"the encoder {self.name} gives the same samples other features in another batch; "
                 "it must encode each by itself and without chance: put a network that it calls into "
                 "eval() mode"
             )
@@ -119,7 +121,14 @@ class OwnEncoder:
         ):
             came = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
             raise UserError(
-                f"the encoder {self.name} must turn {len(piece)} {self.accepts} into an array"
+                f"the encoder {self.name} must turn {len(piece)} samples into an array"
                 f" ({len(piece)}, d); got {came}"
             )
-        return found.detach().cpu().float().reshape(len(piece), -1)
+        features = found.detach().cpu().float().reshape(len(piece), -1)
+        width = features.shape[1]
+        if len(piece) and (before := self._widths.setdefault(np.shape(piece)[1:], width)) != width:
+            raise UserError(
+                f"the encoder {self.name} gave {before} features of a sample, and now {width}; it must "
+                "give as many of every sample"
+            )
+        return features

@@ -50,8 +50,7 @@ def without_content(sides: Sides) -> tuple[Tensor, dict[str, float]]:
         return nothing, {}
     information = _information(sides.current[outliers], sides.places[outliers])
     usual = _information(torch.cat(list(sides.reference.values())), sides.known.places)
-    # In a reference of equal samples labels mean nothing either.
-    if usual <= 0 or information >= _LOST * usual:
+    if usual <= 0 or information >= _LOST * usual:  # what was never known cannot be lost
         return nothing, {}
     nothing[outliers] = True
     return nothing, {

@@ -8,6 +8,7 @@ scaling come after drift, where samples leave the stream.
 from __future__ import annotations
 
 import math
+import warnings as warning_filters
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -115,7 +116,9 @@ class Stream:
             assert encoder is not None, "texts need an encoder"
             self._images, self._encoder = encoder.features(dataset.images), None
         else:
-            self._images = torch.from_numpy(dataset.images)
+            with warning_filters.catch_warnings():  # of arrays that are mapped to be read only
+                warning_filters.filterwarnings("ignore", "The given NumPy array is not writ")
+                self._images = torch.from_numpy(dataset.images)
         _refuse_transforms(schedule, vectors=self._images.ndim == 2)
         self._book: Callable[[int], None] = lambda _: None
         self._booked: dict[int, Tensor] = {}

@@ -47,6 +47,8 @@ class Table:
 
 def open_table(source: Any) -> Table:
     """The table in a path, a data frame, a Hugging Face data set or a mapping; else a UserError."""
+    from driftwise.array_checks import columns_of
+
     if isinstance(source, str | Path):
         return _open_path(Path(source).expanduser())
     if _is_huggingface(source):
@@ -56,9 +58,7 @@ def open_table(source: Any) -> Table:
         if splits and all(map(_is_huggingface, splits)):
             return huggingface_table(source, "data")
         return in_memory(source, "data")
-    if hasattr(source, "collect"):
-        raise UserError("data: got a lazy frame; give it as collect() makes it")
-    if hasattr(source, "columns") and hasattr(source, "__getitem__"):
+    if columns_of(source) is not None:
         return _frame(source, "data")
     raise UserError(
         "expected the path of a .csv, .parquet, .npz or .npy file, a data frame, a Hugging Face data"
@@ -106,7 +106,7 @@ def _array(values: Any, name: str, source: str) -> np.ndarray:
     try:
         array = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
         if array.dtype == object and array.ndim == 1 and _is_vector(_first(array)):
-            array = np.stack([np.asarray(each) for each in array])
+            array = np.stack([np.array(list(each)) for each in array])
     except (TypeError, ValueError) as error:  # numpy's and torch's words for uneven entries
         raise UserError(
             f"{source}: column {name!r} holds vectors of different lengths, or vectors and gaps;"
@@ -133,6 +133,12 @@ def _frame(frame: Any, source: str) -> Table:
     names = [str(name) for name in frame.columns]
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise UserError(f"{source}: two columns are called {twice[0]!r}; rename one of them")
+    for name in frame.columns:  # polars makes vectors of them
+        if str(getattr(frame[name], "dtype", "")).startswith("Struct"):
+            raise UserError(
+                f"{source}: column {name!r} holds structures; make a column of each of their fields "
+                "(in polars: unnest)"
+            )
     return in_memory({name: frame[name].to_numpy() for name in frame.columns}, source)
 
 
@@ -141,6 +147,8 @@ def _frame(frame: Any, source: str) -> Table:
 
 def _open_csv(path: Path) -> Table:
     names = next(_csv_lines(path), [])
+    if not names:
+        raise UserError(f"{path}: expected a line of column names; the file begins with none")
     if len(names) == 1 and (other := next((each for each in ";\t|" if each in names[0]), None)):
         raise UserError(
             f"{path}: columns are separated by {other!r}, expected commas; or read it with pandas and "
@@ -151,7 +159,7 @@ def _open_csv(path: Path) -> Table:
             f"{path}: column {names.index('') + 1} has no name; give it one, or leave it out: an index "
             "that pandas has written (index=False writes none) is no feature"
         )
-    if len(set(names)) != len(names) or not names:
+    if len(set(names)) != len(names):
         raise UserError(f"{path}: the first line must name every column once; got {names}")
 
     def read(numbers: Collection[str], texts: Collection[str]) -> dict[str, np.ndarray]:
@@ -176,7 +184,10 @@ def _csv_lines(path: Path) -> Iterator[list[str]]:
         with path.open(newline="", encoding="utf-8-sig") as file:
             yield from csv.reader(file, strict=True)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path}: cannot be read as CSV ({error})") from error
+        raise UserError(
+            f"{path}: cannot be read as CSV ({error}); save it as text in UTF-8, or read it with pandas "
+            "and give the data frame to datasets.from_table"
+        ) from error
 
 
 def _csv_blocks(path: Path, width: int) -> Iterator[Sequence[tuple[str, ...]]]:

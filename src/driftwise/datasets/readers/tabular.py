@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -231,13 +232,14 @@ def _numbers(values: np.ndarray, column: str, source: str) -> np.ndarray:
         try:
             if values.dtype.kind == "M":
                 raise ValueError("a date is no number")
-            flat = [np.nan if each in ("", None) else each for each in values.ravel().tolist()]
+            flat = [np.nan if _is_gap(each) else each for each in values.ravel().tolist()]
             values = np.array(flat, dtype=float).reshape(values.shape)
         except (TypeError, ValueError) as error:
-            texts = [each for each in values.ravel().tolist() if not _is_number(each)]
+            odd = next(each for each in values.ravel().tolist() if not _is_number(each))
+            kind = "text" if isinstance(odd, str) else f"a {type(odd).__name__}"
             raise UserError(
-                f"{source}: column {column!r} holds text such as {str(texts[0])[:40]!r} where "
-                "numbers are expected; leave it out (option leave-out) or encode it first"
+                f"{source}: column {column!r} holds {kind} such as {str(odd)[:40]!r} where "
+                "numbers are expected; leave it out (option leave-out) or make it numbers"
             ) from error
     with np.errstate(over="ignore"):  # infinite then, and refused
         numbers = values.astype(np.float32, copy=False)
@@ -251,6 +253,7 @@ def _numbers(values: np.ndarray, column: str, source: str) -> np.ndarray:
         raise UserError(
             f"{source}: column {column!r} has no finite number in {len(gaps)} of {len(values)} "
             f"samples, the first of them {gaps[0]}; fill the gaps or leave the column out"
+            + ("; single precision ends at 3.4e38" if np.isfinite(values[gaps[0]]).all() else "")
         )
     return numbers
 
@@ -259,12 +262,19 @@ def _is_number(value: object) -> bool:
     try:
         float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        return value is None or value == ""
+        return _is_gap(value)
     return True
 
 
+def _is_gap(value: object) -> bool:
+    """Nothing, however it is written: pandas alone has three ways."""
+    if isinstance(value, str):
+        return value == ""
+    return value is None or str(value) in ("nan", "NaT", "<NA>", "inf", "-inf")
+
+
 def _names_or_numbers(values: np.ndarray, source: str, column: str) -> np.ndarray:
-    """int64 where every value is a whole number, else text; gaps are refused."""
+    """int64 where every value is a whole number, as in 1 and 1.0; else text. Gaps are refused."""
     if values.ndim != 1:
         raise UserError(
             f"{source}: column {column!r} holds vectors where one name or number is expected"
@@ -272,19 +282,20 @@ def _names_or_numbers(values: np.ndarray, source: str, column: str) -> np.ndarra
     if values.dtype.kind in "biu":
         return values.astype(np.int64)
     plain = values.tolist()
-    gaps = [place for place, each in enumerate(plain) if each is None or each == "" or each != each]
+    gaps = [place for place, each in enumerate(plain) if _is_gap(each)]
     if gaps:
         raise UserError(
             f"{source}: column {column!r} has no entry in {len(gaps)} of {len(plain)} samples, the "
             f"first of them {gaps[0]}; fill the gaps or leave these samples out"
         )
-    if values.dtype.kind == "f" and (values % 1 == 0).all():
-        return values.astype(np.int64)  # as data frames keep whole numbers beside a gap
     texts = np.array([str(each) for each in plain])
-    try:
+    with contextlib.suppress(ValueError):
         return texts.astype(np.int64)
-    except ValueError:
-        return texts
+    with contextlib.suppress(ValueError):  # whole numbers that once stood beside a gap
+        numbers = texts.astype(np.float64)
+        if (np.abs(numbers) < 2**53).all() and (numbers == np.floor(numbers)).all():
+            return numbers.astype(np.int64)
+    return texts
 
 
 def _present(values: np.ndarray, names: Sequence[str] | None) -> Sequence[str] | None:
@@ -299,6 +310,12 @@ def _classes(
     from driftwise.datasets.arrays import class_numbers
 
     labels = _names_or_numbers(values, source, column)
+    kinds = set(labels.tolist()) if labels.dtype.kind == "U" else set()
+    if len(kinds) > len(labels) / 2 >= 10 and all(map(_is_number, kinds)):
+        raise UserError(
+            f"{source}: column {column!r} holds {len(kinds)} different numbers such as {labels[0]} "
+            f"in {len(labels)} samples; expected classes: cut the numbers into ranges first"
+        )
     if class_names is not None or labels.dtype.kind == "U":
         return class_numbers(labels, class_names, source)
     if labels.min() < 0:
@@ -320,10 +337,14 @@ def _periods(
         values = values.astype("datetime64[us]")  # which tolist makes dates of
     try:
         moments = np.array([_moment(each) for each in values.tolist()])
-    except ValueError:
+    except (TypeError, ValueError):
         moments = _numbers(values, column, source).astype(np.float64)  # it says what it holds
-    if not np.isfinite(moments).all():
-        raise UserError(f"{source}: column {column!r} has samples without a time")
+    gaps = np.flatnonzero(~np.isfinite(moments))
+    if len(gaps):
+        raise UserError(
+            f"{source}: column {column!r} has no time in {len(gaps)} of {len(moments)} samples, the "
+            f"first of them {gaps[0]}; fill the gaps or leave these samples out"
+        )
     order = np.argsort(moments, kind="stable")
     positions = np.empty(len(values), dtype=np.int64)
     positions[order] = np.arange(len(values)) * periods // len(values)
@@ -332,7 +353,7 @@ def _periods(
 
 def _moment(value: Any) -> float:
     """Seconds, or any number, to sort by; NaN where there is no time; ValueError for other text."""
-    if value is None or value == "" or value != value:
+    if _is_gap(value):
         return math.nan
     if isinstance(value, str):
         try:
@@ -341,6 +362,8 @@ def _moment(value: Any) -> float:
             value = datetime.fromisoformat(value)
     if isinstance(value, datetime):
         return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
     if isinstance(value, date):
         return datetime(value.year, value.month, value.day, tzinfo=UTC).timestamp()
     return float(value)
