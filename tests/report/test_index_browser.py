@@ -241,3 +241,20 @@ def test_the_image_of_a_long_stream_is_shown(browser: Browser, tmp_path: Path) -
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
     assert visit.complaints == []
     page.close()
+
+
+def test_rows_not_run_yet_are_folded_away_where_they_would_bury_the_others(
+    browser: Browser, tmp_path: Path
+) -> None:
+    file = small_sweep(tmp_path, methods=("er", "ser", "der++"))
+    for folder in [*(tmp_path / "runs").glob("ser-*"), *(tmp_path / "runs").glob("der++-*")]:
+        (folder / "result.json").unlink()
+    page = browser.new_page()
+    page.goto(write_index(tmp_path, [read_sweep(file)]).as_uri())
+    visit = Visit(page)
+    assert {*column(visit, "method")} == {"er"}
+    assert count(visit).startswith("3 of 9 cells, 18 of 18 runs")
+    page.get_by_role("button", name="Show 6 cells that have not been run yet").click()
+    assert {*column(visit, "method")} == {"er", "ser", "der++"}
+    assert page.locator("#waiting").is_hidden()
+    page.close()

@@ -238,6 +238,23 @@ def test_missing_cells_are_named_where_they_are_missing(tmp_path: Path) -> None:
     assert "er, buffer 500: vanilla 50.5, fr missing, amr 75.5" in drawing.alt
 
 
+def test_no_figure_has_panels_of_methods_and_buffers_that_have_not_been_run(tmp_path: Path) -> None:
+    begun = sweep_of(
+        tmp_path, grid(), is_done=lambda p: (p["method"], p["buffer_size"]) == ("er", 500)
+    )
+    group = only_group(begun)
+    drawings = {
+        1: [accuracy_grid(group, begun, STYLES), gain_bars([group], begun, STYLES)],
+        3: [cost_scatter(group, begun, STYLES)],
+    }
+    drawings[1].append(radar_grid(group, begun, STYLES))
+    for panels, drawn in drawings.items():
+        for drawing in drawn:
+            assert drawing is not None
+            assert len(drawing.figure.axes) == panels
+            assert "Not run yet: der++, buffer 5,000." in drawing.notes
+
+
 def test_drift_is_marked_between_the_tasks_and_the_undrifted_level_is_there(whole: Sweep) -> None:
     drawing = accuracy_grid(only_group(whole), whole, STYLES)
     panel = drawing.figure.axes[0]

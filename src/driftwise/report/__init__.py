@@ -43,6 +43,14 @@ def write_report(paths: AnyPath | Iterable[AnyPath], out: AnyPath) -> Report:
 
     Everything is drawn before anything is written, and each file appears whole or not at all; the
     page comes last. Then the figures of an earlier report in the same place go.
+
+    >>> import tempfile, driftwise
+    >>> folder = tempfile.mkdtemp()
+    >>> config = driftwise.RunConfig(num_tasks=2, max_per_class=40, epochs=1, num_drifts=0)
+    >>> result = driftwise.run(config, folder + "/run")
+    >>> report = write_report(folder, folder + "/report")
+    >>> print(report.page.name, *sorted({figure.suffix for figure in report.figures}))
+    index.html .pdf .png .svg
     """
     given = [paths] if isinstance(paths, str | os.PathLike) else paths
     out = Path(out)

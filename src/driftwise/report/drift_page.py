@@ -89,6 +89,8 @@ def headline(report: Mapping[str, Any]) -> str:
     >>> headline({"classes": [{"name": "cat", "verdict": "drifted"}, {"name": "dog", "verdict":
     ... "same"}, {"name": "cow", "verdict": "new"}]})
     '1 of 2 tested classes has drifted: cat (new: cow)'
+    >>> headline({"classes": [{"name": "all samples", "verdict": "drifted"}]})
+    'drift found in all samples together'
     """
     names = _names(report)
     others = [
@@ -101,6 +103,10 @@ def headline(report: Mapping[str, Any]) -> str:
 
 def _finding(report: Mapping[str, Any]) -> str:
     names = _names(report)
+    if _is_whole(report) and names.keys() <= {"drifted", "same"}:
+        return (
+            f"{'drift found' if 'drifted' in names else 'no drift found'} in all samples together"
+        )
     drifted = names.get("drifted", [])
     num_tested = len(drifted) + len(names.get("same", []))
     classes = "class" if num_tested == 1 else "classes"
@@ -110,6 +116,11 @@ def _finding(report: Mapping[str, Any]) -> str:
         return f"no drift found in {num_tested} tested {classes}"
     have = "has" if len(drifted) == 1 else "have"
     return f"{len(drifted)} of {num_tested} tested {classes} {have} drifted: {_named(drifted)}"
+
+
+def _is_whole(report: Mapping[str, Any]) -> bool:
+    """Whether samples without labels were compared, as the one class that readers make of them."""
+    return [each["name"] for each in report["classes"]] == ["all samples"]
 
 
 def _names(report: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -261,6 +272,7 @@ def build_drift_page(
         "drift.html",
         title=_capital(_finding(report)),
         above=above,
+        manner="as a whole, without classes" if _is_whole(report) else "class by class",
         sections=list(sections.items()),
         causes=causes(report),
         figures=[_figure(each) for each in figures],

@@ -39,6 +39,8 @@ class Entry(NamedTuple):
 
 def cost_scatter(group: Group, sweep: Sweep, styles: style.Styles) -> Drawing | None:
     """Labels, seconds and FLOPs against final accuracy, a marker per method and adaptation."""
+    notes = scale_words(sweep, group.points) + group.absent_words
+    group = group.begun()
     entries = {
         (buffer, name): [
             Entry(point, cost, point.faa.mean)
@@ -86,7 +88,7 @@ def cost_scatter(group: Group, sweep: Sweep, styles: style.Styles) -> Drawing | 
         "line joins the adaptations of a method. Above each panel: the mean over its methods. "
         "Seconds depend on the machine.",
         alt="Scatter plots of cost against final accuracy; mean cost over methods:",
-        notes=scale_words(sweep, group.points),
+        notes=notes,
     )
 
 
@@ -181,6 +183,8 @@ def spread_out(values: Sequence[float], gap: float) -> list[float]:
 
 def radar_grid(group: Group, sweep: Sweep, styles: style.Styles) -> Drawing:
     """Costs as multiples of full relearning's, one radar per method and buffer."""
+    notes = scale_words(sweep, group.points) + group.absent_words
+    group = group.begun()
 
     def draw(panel: Axes, key: tuple[str, int | None]) -> str:
         points = group.at(*key)
@@ -221,7 +225,7 @@ def radar_grid(group: Group, sweep: Sweep, styles: style.Styles) -> Drawing:
         "costs nothing, the largest is 1. Closer to the centre is cheaper. Below each: labels in "
         "absolute numbers.",
         alt="Radar charts of relative costs (labels, seconds, FLOPs):",
-        notes=scale_words(sweep, group.points),
+        notes=notes,
     )
 
 

@@ -176,14 +176,9 @@ def accuracy_grid(group: Group, sweep: Sweep, styles: style.Styles) -> Drawing:
 
     Methods and buffers of which nothing has run are named, and get no empty panels.
     """
-    begun = [point for point in group.points if point.cell is not None]
-    variants = [each for each in group.variants if each in {point.variant() for point in begun}]
-    buffers = [each for each in group.buffers if each in {point.buffer_size for point in begun}]
-    absent = [
-        *(variant for variant in group.variants if variant not in variants),
-        *(buffer_words(buffer) for buffer in group.buffers if buffer not in buffers),
-    ]
-    runs = [point.cell.first for point in begun if point.cell is not None]
+    notes = scale_words(sweep, group.points) + group.absent_words
+    group = group.begun()
+    runs = [point.cell.first for point in group.points if point.cell is not None]
     num_tasks = max(run.num_tasks for run in runs)
 
     def draw(panel: Axes, key: tuple[str, int | None]) -> str:
@@ -211,23 +206,22 @@ def accuracy_grid(group: Group, sweep: Sweep, styles: style.Styles) -> Drawing:
         drift = style.Style(colour=style.DRIFT, marker="", line=style.DASHED)
         legend.append(line_handle(drift, "drift"))
     grey = " Grey: the same without drift." if group.undrifted else ""
-    missing = f" Not run yet: {', '.join(absent)}." if absent else ""
     return chart(
         "Accuracy over tasks",
         group.title,
-        [(variant, buffer) for buffer in buffers for variant in variants],
+        group.panels,
         (2.2, 1.9),
         draw,
-        columns=len(variants),
-        titles=[short(variant, 24) for variant in variants],
+        columns=len(group.variants),
+        titles=[short(variant, 24) for variant in group.variants],
         x="after task",
-        y=[f"{buffer_words(each)}\nmean accuracy (%)" for each in buffers],
+        y=[f"{buffer_words(each)}\nmean accuracy (%)" for each in group.buffers],
         legend=legend,
         caption="Mean accuracy over all tasks seen so far, measured after each task. Bands: one "
         "sample standard deviation over seeds to either side. A vertical orange line marks drift."
         f"{grey} {describe_events(runs[0])}",
         alt="Line charts of mean accuracy after each task, one per method and buffer; at the end:",
-        notes=scale_words(sweep, group.points) + missing,
+        notes=notes,
     )
 
 
@@ -391,6 +385,9 @@ def gain_bars(
 
     `groups` are of one benchmark, with the same methods. None if nothing can be compared.
     """
+    notes = scale_words(sweep, [point for group in groups for point in group.points])
+    notes += "".join(distinct(group.absent_words for group in groups))
+    groups = [group.begun() for group in groups]
     adaptations = [a for a in distinct(a for g in groups for a in g.adaptations) if a != FLOOR]
     buffers = distinct(buffer for group in groups for buffer in group.buffers)
     gains = {
@@ -457,7 +454,7 @@ def gain_bars(
         "drift, seed by seed; bars: means, whiskers: one sample standard deviation of the "
         f"differences, a dash: not run yet.{diamonds}",
         alt="Bar charts of the gain over vanilla in percentage points;",
-        notes=scale_words(sweep, [point for group in groups for point in group.points]),
+        notes=notes,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from driftwise.report.cells import Cell, Stat, place_of
@@ -117,6 +117,24 @@ class Group:
     def is_begun(self) -> bool:
         """Whether there is anything to show."""
         return any(point.cell is not None for point in self.points)
+
+    def begun(self) -> Group:
+        """The variants and buffers of which something has run: others get no empty panels."""
+        points = [point for point in self.points if point.cell is not None]
+        variants = {point.variant() for point in points}
+        buffers = {point.buffer_size for point in points}
+        kept = (p for p in self.points if p.variant() in variants and p.buffer_size in buffers)
+        return replace(self, points=tuple(kept))
+
+    @property
+    def absent_words(self) -> str:
+        """The variants and buffers that `begun` leaves out, as a sentence after others."""
+        begun = self.begun()
+        absent = [
+            *(variant for variant in self.variants if variant not in begun.variants),
+            *(buffer_words(buffer) for buffer in self.buffers if buffer not in begun.buffers),
+        ]
+        return f" Not run yet: {', '.join(absent)}." if absent else ""
 
 
 def grid_points(sweep: Sweep) -> tuple[GridPoint, ...]:

@@ -122,6 +122,10 @@ class Client:
 
     A change that is sent gets a key, so that it can be repeated without being applied twice: after
     a broken connection, or when the service was not ready, it is sent again.
+
+    >>> client = Client("http://127.0.0.1:9", retries=0)
+    >>> client.ready()  # nobody listens there; with `driftwise serve demo`: http://127.0.0.1:8000
+    False
     """
 
     def __init__(

@@ -166,8 +166,8 @@ const sorted = (rows) => {
 
 const box = document.getElementById("table");
 const head = box.querySelector("thead tr"), body = box.querySelector("tbody"), more = document.getElementById("more");
-const search = document.getElementById("find"), drawer = box.querySelector(".filters"), groups = box.querySelector(".groups");
-let most = AT_ONCE;
+const waiting = document.getElementById("waiting"), search = document.getElementById("find"), drawer = box.querySelector(".filters"), groups = box.querySelector(".groups");
+let most = AT_ONCE, isUnfolded = false;
 
 for (const column of columns) {
   const button = make("button", { type: "button", textContent: column.title, title: column.meaning || "" });
@@ -213,10 +213,19 @@ const showCount = (rows, chosen) => {
   const known = shared.filter((name) => name.options.length && name.options[0] !== null);
   if (known.length) line.append(". All: " + known.map((name) => name.title + " " + name.options[0]).join(", "));
 };
+// Rows of which nothing is known yet are folded away where they would bury the others, unless somebody looks for them.
+const isWaiting = (row) => row.runs.every((run) => run.state !== DONE && run.state !== FAILED && !run.reason);
+const unfolded = (rows) => {
+  const known = rows.filter((row) => !isWaiting(row)), rest = rows.length - known.length;
+  const isFolded = !isUnfolded && !view.find && !view.chosen.get("state")?.size && known.length > 0 && rest > known.length;
+  waiting.parentElement.hidden = !isFolded;
+  waiting.textContent = "Show " + rest.toLocaleString("en-US") + " " + view.view + " that have not been run yet";
+  return isFolded ? known : rows;
+};
 const draw = () => {
   const candidates = found();
   const chosen = candidates.filter((run) => useful.every((filter) => fits(run, filter)));
-  const rows = sorted(rowsOf(chosen));
+  const rows = unfolded(sorted(rowsOf(chosen)));
   countChips(candidates);
   showCount(rows, chosen);
   // Coordinates of other sweeps' grids only are left out.
@@ -256,6 +265,7 @@ const goTo = (place) => {
 for (const input of box.querySelectorAll("input[name=view]")) input.addEventListener("change", () => change({ view: input.value }));
 search.addEventListener("input", () => change({ find: search.value }));
 more.addEventListener("click", () => { most += AT_ONCE; draw(); });
+waiting.addEventListener("click", () => { isUnfolded = true; draw(); });
 const clear = () => { for (const values of view.chosen.values()) values.clear(); view.find = ""; };
 document.getElementById("clear").addEventListener("click", () => { clear(); change(); search.focus(); });
 for (const button of document.querySelectorAll(".only")) {
