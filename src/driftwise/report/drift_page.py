@@ -313,22 +313,26 @@ def _kind(each: Mapping[str, Any]) -> str:
 
 
 def happened(report: Mapping[str, Any]) -> str:
-    """What happened altogether and what to do about it first, in one line; empty: nothing.
+    """What happened to which classes, and what to do about it, in one line; empty: nothing.
 
-    >>> happened({"kind": "drift", "action": "realign", "classes": [{"name": "cat", "kind":
-    ... "drift"}, {"name": "dog", "kind": "none"}, {"name": "cow", "kind": "new mode"}]})
-    'what happened: drift (cat), new mode (cow). What to do first: realign'
+    >>> happened({"kind": "drift", "action": "realign", "classes": [{"name": "cat", "kind": "drift",
+    ... "action": "realign"}, {"name": "cow", "kind": "new mode", "action": "extend"}]})
+    'what happened: drift in class cat (to do: realign), new mode in class cow (to do: extend)'
     """
     kind, action = report.get("kind"), report.get("action")
     if kind in (None, "none") or not action:
         return ""
     names: dict[str, list[str]] = {str(kind): []}
+    actions = {str(kind): str(action)}
     for each in report["classes"]:
         if _kind(each):
             names.setdefault(_kind(each), []).append(clean(each["name"]))
-    found = [f"{kind} ({_named(some)})" if some else kind for kind, some in names.items()]
-    first = " first" if len(found) > 1 else ""
-    return f"what happened: {', '.join(found)}. What to do{first}: {action}"
+            actions.setdefault(_kind(each), str(each["action"]))
+    found = []
+    for kind, some in names.items():
+        where = f" in class{'es' if len(some) > 1 else ''} {_named(some)}" if some else ""
+        found.append(f"{kind}{where} (to do: {actions[kind]})")
+    return f"what happened: {', '.join(found)}"
 
 
 def build_periods_page(
