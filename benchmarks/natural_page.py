@@ -48,6 +48,7 @@ CLASS_INCREMENTAL = (
 ARMS = {
     "nothing": "nothing is done",
     "realigned": "**realigned, drift detected without labels**",
+    "diverse": "realigned, labels on diverse samples, old statistics weighed, 200 labels at most",
     "by-class": "realigned, drift detected by class, with labels",
     "known": "realigned, drift known",
     "added": "labels added, nothing dropped",
@@ -136,7 +137,7 @@ def table(runs: Runs, stream: str) -> str:
             if fresh > 0 and fresh not in COURSES[stream].compared:
                 continue
             here = runs.of(stream, arm, fresh)
-            tested = arm.rpartition("-")[2] in ("realigned", "class", "added", "all")
+            tested = arm.rpartition("-")[2] in ("realigned", "diverse", "class", "added", "all")
             tested &= not arm.startswith("replay")
             drifts = [each.found + each.missed + each.untestable for each in here.values()]
             lines.append(
