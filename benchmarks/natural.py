@@ -14,6 +14,7 @@ about drift is the arm of a run:
     added        as realigned, but fresh samples are added to the old statistics
     window       no detection: every task, fresh samples of each known class; those of two tasks count
     all          detected as in realigned, all samples of a drifted class are labelled
+    diverse      as realigned, labels on diverse samples, the old statistics weighed by them, 200 labels
 
 Other classifiers in the arms `nothing`, `realigned`, `added` and `all`, such as `ncm-realigned`:
 
@@ -56,6 +57,7 @@ import driftwise as dw
 from driftwise import encoders
 from driftwise.adapt import Realign, Relearn, Vanilla
 from driftwise.adapt.base import Adaptation
+from driftwise.adapt.compose import ComposeOptions, compose
 from driftwise.config.build import assemble
 from driftwise.config.presets import BENCHMARKS, resolve
 from driftwise.datasets import library
@@ -122,6 +124,8 @@ COURSES: dict[str, Course] = {
     ),
 }
 ARMS = ("nothing", "realigned", "by-class", "known", "added", "window", "all")
+MORE_ARMS = ("diverse",)
+"""arms that are measured only if they are named"""
 OTHERS = tuple(
     f"{name}-{way}"
     for name in ("shrunk", "ncm", "ridge", "hybrid")
@@ -272,6 +276,10 @@ def loop_of(stream: dw.streams.Stream, arm: str, fresh: int, seed: int) -> dw.Dr
         "added": {"adaptation": Added() if fresh > 0 else Relearn()},
         "window": {"detector": dw.detect.Always(), "adaptation": Window()},
         "all": {"adaptation": Relearn(flush=True)},
+        "diverse": {
+            "adaptation": compose(ComposeOptions(choice="diverse"), parts={"chosen", "weighed"}),
+            "label_budget": 200,
+        },
     }
     classifier, _, way = arm.rpartition("-") if arm in OTHERS else ("slda", "", arm)
     options = {"monitor_labels": "unknown", "adaptation": Realign(), **by_arm[way]}
@@ -470,7 +478,9 @@ def commit_of(root: Path = ROOT) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("streams", nargs="*", default=list(COURSES), metavar="STREAM")
-    parser.add_argument("--arms", nargs="+", default=ARMS, choices=(*ARMS, *OTHERS, *SCRATCH))
+    parser.add_argument(
+        "--arms", nargs="+", default=ARMS, choices=(*ARMS, *MORE_ARMS, *OTHERS, *SCRATCH)
+    )
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--export", type=Path, metavar="FOLDER", help="for natural_others.py")

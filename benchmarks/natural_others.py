@@ -138,7 +138,7 @@ def measure(file: Path, arm: str) -> list[object]:
     accuracies, by_task = [], []
     for number in range(1, len(tasks) + 1):
         x, y = arrays[f"learn_x_{number}"], arrays[f"learn_y_{number}"]
-        # They come class by class, and detectors inside of a forest would take every class for drift.
+        # Fresh labels come class by class: detectors inside of a forest would take a class for drift.
         order = np.random.default_rng([int(seed), number]).permutation(len(y))
         learner.learn(x[order], y[order])
         if number == 1:

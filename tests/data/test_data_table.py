@@ -217,6 +217,8 @@ def test_bad_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         from_table(3)
     with pytest.raises(UserError, match=r"got a lazy frame; give it as collect\(\) makes it"):
         from_table(SimpleNamespace(collect=None))
+    with pytest.raises(UserError, match="the data set is streamed; load it with streaming=False"):
+        from_table(SimpleNamespace(column_names=None, with_format=None, features=None))
     (tmp_path / "table.parquet").write_bytes(b"PAR1")
     monkeypatch.setitem(__import__("sys").modules, "polars", None)
     monkeypatch.setitem(__import__("sys").modules, "pandas", None)
@@ -348,6 +350,11 @@ SOURCES: dict[str, Callable[[Path], Dataset]] = {
     ),
     "class label": lambda _: from_table(
         HuggingFace({"x": X, "label": np.arange(12) % 3}, ["argon", "neon", "xenon"])
+    ),
+    "a class without samples": lambda _: from_table(
+        HuggingFace(
+            {"x": X, "label": np.array([0, 1, 3] * 4)}, ["argon", "neon", "helium", "xenon"]
+        )
     ),
     "polars": parquet("polars"),
     "pandas": parquet("pandas"),

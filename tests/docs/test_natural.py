@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import natural
+import natural_others
 import natural_page
 import numpy as np
 import pytest
@@ -78,6 +79,7 @@ def test_the_arms_do_what_they_are_called(tiny: str, tmp_path: Path) -> None:
     assert found["realigned"].accuracy > 95
     assert found["added"].accuracy < found["realigned"].accuracy
     assert found["realigned"].adaptation == found["window"].adaptation == 20
+    assert measure(tiny, "diverse", 10, 0, commit="none").accuracy > 95
     assert found["realigned"].monitoring == 0 < found["by-class"].monitoring
     assert found["all"].adaptation > 100
     assert found["known"].found == found["realigned"].found == 2
@@ -92,6 +94,34 @@ def test_what_is_exported_are_the_labels_of_the_window(tiny: str, tmp_path: Path
         assert len(arrays["learn_y_1"]) > 100
         assert np.bincount(arrays["learn_y_2"]).tolist() == [10, 10]
         assert int(arrays["adaptation"]) == 20
+
+
+def test_learners_of_other_libraries_get_the_samples_of_a_task_in_random_order(
+    tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Listener:
+        def __init__(self, *sizes: int) -> None:
+            seen.clear()
+
+        def learn(self, x: np.ndarray, y: np.ndarray) -> None:
+            seen.append((x, y))
+
+        def predict(self, x: np.ndarray) -> np.ndarray:
+            return np.zeros(len(x))
+
+    seen: list[tuple[np.ndarray, np.ndarray]] = []
+    monkeypatch.setitem(natural_others.ARMS, "listener", Listener)
+    natural.export(tiny, 10, 0, tmp_path)
+    file = tmp_path / "tiny-10-0.npz"
+    natural_others.measure(file, "listener")
+    with np.load(file) as arrays:
+        for number, (x, y) in enumerate(seen, start=1):
+            given, labels = arrays[f"learn_x_{number}"], arrays[f"learn_y_{number}"]
+            if number == 2:
+                assert (np.diff(labels) != 0).sum() == 1, "fresh labels come class by class"
+            assert (np.diff(y) != 0).sum() > 2
+            together = [np.column_stack(each) for each in ((x, y), (given, labels))]
+            assert {*map(tuple, together[0])} == {*map(tuple, together[1])}
 
 
 def test_the_figure_is_drawn_from_whatever_there_is(tmp_path: Path) -> None:

@@ -298,6 +298,8 @@ def huggingface_table(loaded: Any, source: str) -> Table:
     from driftwise.datasets.readers.huggingface import in_order
 
     splits = in_order(loaded if isinstance(loaded, Mapping) else {"": loaded})
+    if not all(hasattr(table, "__len__") for table, _ in splits):
+        raise UserError(f"{source}: the data set is streamed; load it with streaming=False")
     is_test = np.repeat([test for _, test in splits], [len(table) for table, _ in splits])
     tables = [table.with_format("numpy") for table, _ in splits]
     features = tables[0].features

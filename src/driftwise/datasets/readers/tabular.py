@@ -92,8 +92,10 @@ def from_table(
     labels = np.zeros(len(samples), dtype=np.int64)
     names: tuple[str, ...] = (EVERYTHING,)
     if label is not None:
-        known = class_names or _present(columns[label], table.class_names.get(label))
-        labels, names = _classes(columns[label], known, name, label)
+        values, known = columns[label], class_names
+        if not known and label in table.class_names:
+            values, known = _named(values, table.class_names[label])
+        labels, names = _classes(values, known, name, label)
     domains: np.ndarray | None = None
     domain_names: tuple[str, ...] = ()
     if domain is not None:
@@ -298,9 +300,12 @@ def _names_or_numbers(values: np.ndarray, source: str, column: str) -> np.ndarra
     return texts
 
 
-def _present(values: np.ndarray, names: Sequence[str] | None) -> Sequence[str] | None:
-    """The names that came with class numbers, if every class has a sample; else None."""
-    return names if names is not None and len(np.unique(values)) == len(names) else None
+def _named(values: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, Sequence[str] | None]:
+    """Class numbers among the classes that have samples, and their names; None: not of these."""
+    if values.dtype.kind not in "iu" or not 0 <= values.min() <= values.max() < len(names):
+        return values, None
+    numbers, positions = np.unique(values, return_inverse=True)
+    return positions, [names[number] for number in numbers]
 
 
 def _classes(
