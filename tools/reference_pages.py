@@ -158,8 +158,13 @@ def commands() -> str:
 
 
 def _sentence(command: argparse.ArgumentParser) -> str:
-    text = " ".join((command.description or "").split())
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+    text = " ".join((command.description or "").split()).removesuffix(".")
+    text = text[:1].upper() + text[1:]
+    first, _, rest = text.partition(". ")
+    items = [item.split(": ", 1) for item in rest.split("; ")]
+    if len(items) < 3 or any(len(item) < 2 for item in items):
+        return f"{text}."
+    return f"{first}.\n\n" + "\n".join(f"- `{name}`: {words}" for name, words in items)
 
 
 def _subcommands(top: argparse.ArgumentParser) -> list[tuple[str, argparse.ArgumentParser]]:

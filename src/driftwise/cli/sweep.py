@@ -69,7 +69,7 @@ def add_sweep_commands(commands: Any) -> None:
         "a table or figure of the paper, beside its published numbers",
         description=f"Redraw a table or figure of the paper. {known}; theory: the theorems, "
         "measured; claims: what the text claims beside what was measured in the same folder; leaderboard: "
-        "all entries of the folder, ranked; with --beside, after running the tables for these.",
+        "all entries of the folder, ranked, with --beside after running the tables for these.",
     )
     names = (*TARGETS, *DRAWN_ONLY)
     reproduce.add_argument("name", choices=names, metavar="NAME", help=", ".join(names))
