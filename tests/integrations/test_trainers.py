@@ -348,8 +348,13 @@ def test_transformers_counts_labels_of_a_data_set_of_unknown_length_once() -> No
     callback = RealignmentCallback(**digits.settings())
     with tempfile.TemporaryDirectory() as folder:
         trainer = hf_trainer(
-            *(Classifier(make_network()), Endless(), callback, folder),
-            **{"epochs": 1, "seed": 0, "digits": digits, "max_steps": 10},
+            Classifier(make_network()),
+            Endless(),  # type: ignore[arg-type]
+            *(callback, folder),
+            epochs=1,
+            seed=0,
+            digits=digits,
+            max_steps=10,
         )
         trainer.train()
     assert callback.realigner.steps == 10
