@@ -27,7 +27,7 @@ from driftwise.adapt import Realign, Vanilla
 from driftwise.datasets.readers.digits import load_digits
 from driftwise.detect import KS, RandomEncoder
 from driftwise.distributed import Group, shard_blocks
-from driftwise.errors import UserError
+from driftwise.errors import RunFailure, UserError
 from driftwise.integrations.realigner import Realigner
 from driftwise.learner import Learner, TrainSettings
 from driftwise.memory import PrefetchingBuffer, ReplayBuffer, ReplicatedBuffer, ShardedBuffer
@@ -88,6 +88,9 @@ def one_history(
     """A stream in which a class drifts. `by_class`: a process sees only some classes."""
     whole = ReplayBuffer(capacity, policy=policy(), seed=7)
     buffer = kind(capacity, policy=policy(), seed=7, group=group)
+    assert [len(buffer.sample(3, whole=each)) for each in (False, True)] == [0, 0], (
+        "before any came"
+    )
     for number in range(BATCHES):
         samples = batch(number)
         if by_class:
@@ -180,6 +183,8 @@ def collectives(group: Group) -> None:
             group.refuse_difference(
                 "config", {"seed": group.rank // 2} | ({} if group.rank > 1 else {"lr": 0.1})
             )
+    with pytest.raises(RunFailure, match="processes make different calls at the same point"):
+        group.gather(torch.zeros(1), "extend" if group.rank else "offer")
     gradients = [torch.ones(2, 2), torch.full((3,), float(group.rank))]
     group.average(gradients)
     assert gradients[0].tolist() == [[1.0] * 2] * 2
@@ -488,6 +493,11 @@ def realigner_with_uneven_batches(group: Group) -> None:
     assert same(ours.buffer.state_dict(), theirs.buffer.state_dict())
     assert ours.known_classes == theirs.known_classes
     assert ours.ledger.labels == theirs.ledger.labels
+    another = Realigner(nn.Linear(4, 5), current=lambda: (x + 1, y), buffer=6)
+    another.begin_task()
+    another.offer((x[:4], y[:4]))
+    with pytest.raises(RunFailure, match="does one have more batches than another"):
+        another.extend((x[:4], y[:4])) if group.rank == 2 else another.end_task()
     with pytest.raises(
         UserError, match=r"same realigner in all 4 processes; rank 2 has capacity 8,"
     ):
@@ -501,6 +511,9 @@ def refuses_what_differs(group: Group) -> None:
 
     with pytest.raises(UserError, match="rank 1 has initial weights"):
         learner(seed=group.rank)
+    own = learner()
+    with pytest.raises(UserError, match=r'same batch in all 4 processes; rank 1 has content "'):
+        own.observe(batch(group.rank))
     data = load_digits()
     if group.rank == 3:
         data.images[0] ^= 1

@@ -10,6 +10,7 @@ import math
 import os
 import time
 import uuid
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
 T = TypeVar("T")
-_COUNT, _AT_ONCE = 8, 1024
-"""bytes of a number, and how many bytes of values are sent with it; a second message has the rest"""
+_HEAD, _AT_ONCE = 16, 1024
+"""bytes that say how many values come and of what kind, and of values that are sent with them; a second
+message has the rest"""
 _LARGE = 2**16
 """numbers of a tensor that is sent by itself: to copy all gradients takes 4 % of a ResNet-18's step"""
 PATIENCE = datetime.timedelta(minutes=5)
@@ -185,26 +187,33 @@ class Group:
         start = rank * small + min(rank, larger)
         return slice(start, start + small + (rank < larger))
 
-    def gather(self, values: Tensor) -> Tensor:
+    def gather(self, values: Tensor, what: str = "") -> Tensor:
         """The values of all processes, (samples, ...) each, one after the other; on the CPU.
 
-        Each process may bring another number of samples, all of one shape and dtype.
+        Each process may bring another number of samples, all of one shape and dtype. `what`: the call
+        that needs them, where others gather values like these; RunFailure where processes differ in it.
         """
         if self.size == 1:
             return values.cpu()
         with _with_peers():
-            return self._gather(values)
+            return self._gather(values, what)
 
-    def _gather(self, values: Tensor) -> Tensor:
+    def _gather(self, values: Tensor, what: str) -> Tensor:
         flat = as_bytes(values).reshape(-1).to(self._device)
-        own = torch.tensor([len(values)]).view(torch.uint8).to(self._device)
-        first = self._from_each(torch.cat([own, flat[:_AT_ONCE]]), _COUNT + _AT_ONCE).cpu()
-        counts = first[:, :_COUNT].contiguous().view(torch.int64).flatten().tolist()
+        kind = zlib.crc32(f"{what} {values.dtype} {tuple(values.shape[1:])}".encode())
+        own = torch.tensor([len(values), kind]).view(torch.uint8).to(self._device)
+        first = self._from_each(torch.cat([own, flat[:_AT_ONCE]]), _HEAD + _AT_ONCE).cpu()
+        counts, kinds = first[:, :_HEAD].contiguous().view(torch.int64).T.tolist()
+        if len(set(kinds)) > 1:
+            raise RunFailure(
+                "processes make different calls at the same point; does one have more batches than "
+                "another? Give all as many, of samples of one shape and dtype, and make the same calls"
+            )
         width = _bytes_of(values)
         rest = max(0, max(counts) * width - _AT_ONCE)  # as all processes know
         second = self._from_each(flat[_AT_ONCE:], rest).cpu() if rest else first[:, :0]
         parts = []
-        for count, begin, end in zip(counts, first[:, _COUNT:], second, strict=True):
+        for count, begin, end in zip(counts, first[:, _HEAD:], second, strict=True):
             parts += [begin[: count * width], end[: max(0, count * width - _AT_ONCE)]]
         return _as_values(torch.cat(parts).reshape(sum(counts), width), values)
 

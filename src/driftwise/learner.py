@@ -165,6 +165,8 @@ class Learner:
         self._images_return = False
         self._splits = False
         """whether each process makes a part of the step"""
+        self._compares = self._group.size > 1
+        """whether the next batch, the first of a task, is compared with that of other processes"""
         self._grown_to: int | None = None
         self._augmenting = rng.fork(seed, "augmentation")
         self._dropping = rng.fork(seed, "dropout")
@@ -275,6 +277,7 @@ class Learner:
             self.restart()
         self._known.update(classes)
         self._in_task = True
+        self._compares = self._group.size > 1
         self.method.begin_task(self.network, classes)
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
@@ -308,6 +311,10 @@ class Learner:
         """
         if not len(batch):
             raise ValueError("a step needs at least one sample; got an empty batch")
+        if self._compares:  # samplers for parallel training give each process a batch of its own
+            content = digest_of([batch.images, batch.labels])
+            self._group.refuse_difference("batch", {"samples": len(batch), "content": content})
+            self._compares = False
         if strangers := set(batch.labels.tolist()) - self._known:
             self.begin_task(sorted(strangers))
         self._begin_step(len(batch))

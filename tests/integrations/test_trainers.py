@@ -333,6 +333,34 @@ def test_transformers_accumulates_gradients_of_batches_and_draws() -> None:
     )
 
 
+def test_transformers_counts_labels_of_a_data_set_of_unknown_length_once() -> None:
+    pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    from driftwise.integrations.transformers import RealignmentCallback
+
+    digits = Digits(form=lambda x: {"pixel_values": x})
+    data = rows(digits)[:64]
+
+    class Endless(torch.utils.data.IterableDataset[Any]):
+        def __iter__(self) -> Any:
+            return iter(data)
+
+    callback = RealignmentCallback(**digits.settings())
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = hf_trainer(
+            Classifier(make_network()),
+            Endless(),  # type: ignore[arg-type]
+            *(callback, folder),
+            epochs=1,
+            seed=0,
+            digits=digits,
+            max_steps=10,
+        )
+        trainer.train()
+    assert callback.realigner.steps == 10
+    assert callback.realigner.ledger.labels["stream"] == len(data)
+
+
 def test_transformers_batches_without_labels_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the trainer takes the labels out, to compute the loss by itself."""
     pytest.importorskip("transformers")

@@ -229,7 +229,7 @@ class Realigner:
         if not len(self.buffer):
             # A copy: the loop may change it in place before it is offered.
             return came.copied().written(batch)
-        wanted = self._replay or int(self._group.gather(torch.tensor([len(came)])).sum())
+        wanted = self._replay or int(self._group.gather(torch.tensor([len(came)]), "extend").sum())
         drawn = self.buffer.sample(wanted).samples
         replayed = Batch(inputs=self._packing.unpack(drawn.images), labels=drawn.labels)
         self._packing.check(came)

@@ -39,6 +39,8 @@ class RealignmentCallback(TrainerCallback):
         self._pending: list[tuple[Any, Any]] = []
         """batches of the step, each as it came and extended"""
         self._in_step = False
+        self._epochs = 0
+        """begun in this `train`"""
         self._repeated = False
         """whether the samples of this epoch came before"""
 
@@ -57,6 +59,7 @@ class RealignmentCallback(TrainerCallback):
         if not (state.global_step and self.realigner.in_task):
             self.realigner.begin_task()
         self._detach()
+        self._epochs = 0
         # Nothing in it can be compiled, and the attempt would be made in every step.
         extend: Any = self._extend
         if args.torch_compile:
@@ -66,7 +69,9 @@ class RealignmentCallback(TrainerCallback):
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Labels of samples that come again are not counted again."""
         del args, control, kwargs
-        self._repeated = (state.epoch or 0) >= 1
+        # Of a data set of unknown length the trainer knows no whole epochs.
+        self._repeated = self._epochs > 0 or (state.epoch or 0) >= 1
+        self._epochs += 1
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Forwards from here on are train steps."""

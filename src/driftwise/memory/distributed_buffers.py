@@ -134,7 +134,7 @@ class ShardedBuffer:
         `whole`: all of it, in every process.
         """
         drawn = self._index.sample(count).samples
-        if whole:
+        if whole or not len(drawn):
             return _stored(drawn, self._gathered(drawn.images))
         size, rank = self._group.size, self._group.rank
         parts = [drawn[self._group.share(len(drawn), other)] for other in range(size)]
@@ -149,8 +149,6 @@ class ShardedBuffer:
     def samples_of(self, label: int) -> Samples:
         """The samples of one class, in slot order; the same in every process."""
         found = self._index.samples_of(label)
-        if not len(found):  # as all processes know
-            return _stored(found, self._values.read(found.labels)).samples
         return _stored(found, self._gathered(found.images)).samples
 
     def widen(self, width: int) -> None:
@@ -197,6 +195,8 @@ class ShardedBuffer:
 
     def _gathered(self, entries: Tensor) -> dict[str, Tensor]:
         """The values of index entries, (samples, 2), from all processes, in their order."""
+        if not len(entries):  # as all processes know
+            return self._values.read(entries.reshape(-1))
         owners = entries[:, 0]
         mine = self._values.read(entries[owners == self._group.rank, 1])
         back = owners.argsort(stable=True).argsort()
