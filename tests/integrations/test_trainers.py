@@ -345,11 +345,12 @@ def test_transformers_counts_labels_of_a_data_set_of_unknown_length_once() -> No
         def __iter__(self) -> Any:
             return iter(data)
 
+    endless: Any = Endless()
     callback = RealignmentCallback(**digits.settings())
     with tempfile.TemporaryDirectory() as folder:
         trainer = hf_trainer(
             Classifier(make_network()),
-            Endless(),  # type: ignore[arg-type]
+            endless,
             *(callback, folder),
             epochs=1,
             seed=0,
