@@ -93,8 +93,8 @@ def settings() -> str:
 
 
 def _fields(fields: Mapping[str, Field]) -> str:
-    rows = ((code(f.name), type_of(f), default_of(f), f.doc) for f in fields.values())
-    return table(("key", "type", "default", "meaning"), rows)
+    rows = ((code(f.name), f.doc, default_of(f), type_of(f)) for f in fields.values())
+    return table(("key", "meaning", "default", "type"), rows)
 
 
 def _documented(kind: type) -> dict[str, str]:
@@ -130,14 +130,14 @@ def _options(kind: str, entries: Iterable[str]) -> Iterator[str]:
         if not fields:
             continue
         rows = tuple(
-            (f"`--{kind}.{f.name.replace('_', '-')}`", type_of(f), default_of(f), f.doc)
+            (f"`--{kind}.{f.name.replace('_', '-')}`", f.doc, default_of(f), type_of(f))
             for f in fields.values()
         )
         same = shown.setdefault(tuple(map(str, rows)), name)
         if same != name:
             yield f"Options of `{name}`: those of `{same}`.\n\n"
         else:
-            yield f"Options of `{name}`:\n\n" + table(("flag", "type", "default", "meaning"), rows)
+            yield f"Options of `{name}`:\n\n" + table(("flag", "meaning", "default", "type"), rows)
 
 
 def commands() -> str:

@@ -113,7 +113,8 @@ def test_every_class_gets_its_own_test_in_the_order_asked() -> None:
     for verdict in verdicts:
         kept, current = (side.images[:, 0] for side in sides[verdict.label])
         theirs = stats.ks_2samp(kept.numpy(), current.numpy())
-        assert verdict.score == theirs.statistic
+        # The newest scipy (1.18) rounds the last digit in another way.
+        assert verdict.score == pytest.approx(theirs.statistic, rel=1e-12)
         assert verdict.p_value == pytest.approx(theirs.pvalue, rel=1e-9)
         assert (verdict.task, verdict.num_reference, verdict.num_current) == (4, 12, 12)
         assert verdict.reason is None
