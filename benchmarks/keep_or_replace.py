@@ -13,7 +13,7 @@ Streams, statistics (SLDA) and detection without labels of `natural.py`; every w
 With `--spending`, how labels are spread over classes and tasks; never more of them than `amr` asked for:
 
     evenly      over all known classes and tasks, without detection; old samples weighed
-    oracle      where drift is found; by the true gain on the test samples, which no one has: an upper bound
+    oracle      where drift is found; by the true gain on the test samples, which no one has
 
 The rule was written on electricity, outdoor and gas sensors with seeds 100 to 104; nothing in it is set by
 hand for a stream. Yearbook, iWildCam and PACS were not looked at.

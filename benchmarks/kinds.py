@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 from kinds_data import SOURCES, source_named
-from kinds_scores import auroc_of_scores, predictions
+from kinds_scores import auroc_of_scores, auroc_of_windows, predictions
 from torch import Tensor
 
 from driftwise.stats.kinds import Findings, judge
@@ -105,6 +105,9 @@ def main() -> None:
     }
     if arguments.auroc:
         outcome["auroc"] = auroc_of_scores(windows, arguments.windows, arguments.processes)
+        outcome["auroc_of_windows"] = auroc_of_windows(
+            windows, arguments.windows, arguments.processes
+        )
     else:
         outcome |= confusion(windows, source.unit_length, arguments)
     print(json.dumps(outcome, indent=1))

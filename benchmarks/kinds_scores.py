@@ -19,6 +19,8 @@ from driftwise.stats.permutation import observed_split
 from driftwise.stats.scores import energy, max_probability
 from driftwise.streams.changes import NOBODY, Window, Windows
 
+NEW = ("new class near", "new class far")
+
 
 def unit(features: np.ndarray) -> Tensor:
     """Features of length 1."""
@@ -102,29 +104,36 @@ def area_under_curve(usual: np.ndarray, novel: np.ndarray) -> float:
     return float(below.mean() / (2 * len(ordered)))
 
 
-def auroc_of_scores(windows: Windows, count: int, processes: int) -> dict[str, dict[str, Any]]:
-    """By change and score: the area under the curve, its mean and 95 % interval over windows.
-
-    Under `windows` whole windows are told apart: those with a new class from those without a change.
-    """
-    outcome: dict[str, dict[str, Any]] = {}
+def auroc_of_scores(
+    windows: Windows, count: int, processes: int
+) -> dict[str, dict[str, list[float]]]:
+    """By change and score: the area under the curve, its mean and 95 % interval over windows."""
+    outcome = {}
     with get_context("fork").Pool(processes) as pool:
-        quiet = list(pool.imap(partial(_of_window, windows, "none"), range(count)))
-        for change in ("new class near", "new class far"):
+        for change in NEW:
             areas: dict[str, list[float]] = defaultdict(list)
             for found in pool.imap(partial(_areas, windows, change), range(count)):
                 for name, area in found.items():
                     areas[name].append(area)
-            changed = list(pool.imap(partial(_of_window, windows, change), range(count)))
             outcome[change] = {name: _with_interval(each) for name, each in areas.items()}
-            outcome[change]["windows"] = {
-                name: area_under_curve(
-                    np.array([each[name] for each in quiet]),
-                    np.array([each[name] for each in changed]),
-                )
-                for name in quiet[0]
-            }
     return outcome
+
+
+def auroc_of_windows(windows: Windows, count: int, processes: int) -> dict[str, dict[str, float]]:
+    """By change and score: how well windows with a new class are told from those without a change."""
+    scores = {}
+    with get_context("fork").Pool(processes) as pool:
+        for change in ("none", *NEW):
+            scores[change] = pool.map(partial(_of_window, windows, change), range(count))
+    return {
+        change: {
+            name: area_under_curve(
+                *(np.array([each[name] for each in scores[side]]) for side in ("none", change))
+            )
+            for name in scores[change][0]
+        }
+        for change in NEW
+    }
 
 
 def _of_window(windows: Windows, change: str, number: int) -> dict[str, float]:

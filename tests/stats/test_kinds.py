@@ -289,7 +289,7 @@ def test_numbers_that_are_not_finite_or_overflow_are_refused(bad: float, unit_le
         ({"current": torch.zeros(CLASSES * SIZE, WIDTH - 1)}, "of one width"),
         ({"current": torch.zeros(CLASSES * SIZE)}, "of one width"),
         ({"reference": {"cat": REFERENCE[0]}}, "whole numbers as classes"),
-        ({"current": torch.zeros(CLASSES * SIZE, WIDTH).cfloat()}, "real numbers"),
+        ({"current": torch.zeros(CLASSES * SIZE, WIDTH, dtype=torch.complex64)}, "real numbers"),
     ],
 )
 def test_what_would_change_the_verdict_silently_is_refused(
