@@ -91,7 +91,7 @@ def test_a_ddp_wrapper_that_outlives_the_group_hangs_neither_its_own_end_nor_tha
 ):
     """It waits for gloo's threads with Python's lock held, which these need for what they have sent.
 
-    Without the pause at the end of a group, about every second run of this test hung on a busy machine.
+    Where the wrapper frees the group, about every second run of this test hangs on a busy machine.
     """
     code = (
         "import faulthandler, gc, os, sys, torch\n"

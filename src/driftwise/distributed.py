@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import datetime
 import hashlib
@@ -32,6 +33,10 @@ _LARGE = 2**16
 """numbers of a tensor that is sent by itself: to copy all gradients takes 4 % of a ResNet-18's step"""
 PATIENCE = datetime.timedelta(minutes=5)
 """how long a process waits for the others; one that ends is noticed at once"""
+_ENDED: list[object] = []
+"""Groups that are over, freed later from here, without Python's lock. A DDP wrapper that outlives its group
+would free it with the lock, and wait for threads that need the lock to let go of the last message."""
+atexit.register(_ENDED.clear)
 
 
 @contextlib.contextmanager
@@ -48,6 +53,7 @@ def joined() -> Iterator[Group]:
     if started_together() == 1 or not dist.is_available() or dist.is_initialized():
         yield Group()
         return
+    _ENDED.clear()
     # Optimisers import this. Where that happens within a group, the group outlives its end, and its
     # threads now and then abort the process when Python ends.
     import torch._dynamo  # noqa: F401
@@ -69,10 +75,8 @@ def joined() -> Iterator[Group]:
         group = Group()
         yield group
         group.any(True)
-        # Threads of gloo let go of a message a moment after it arrived, and need Python's lock for that.
-        # A DDP wrapper that outlives the group holds the lock while it waits for these threads: for ever.
-        time.sleep(0.1)
     finally:
+        _ENDED.append(dist.group.WORLD)
         dist.destroy_process_group()
 
 
