@@ -75,12 +75,15 @@ def test_several_processes_have_the_buffer_the_draws_and_the_weights_of_one(tmp_
 def test_a_group_leaves_no_thread_behind_that_could_abort_the_end_of_python() -> None:
     """Also where the first optimiser is made within it: that imports what keeps groups alive."""
     code = (
-        "import driftwise as dw, os, torch\n"
+        "import atexit, os\n"
+        "def show():\n"
+        "    tasks = [f'/proc/self/task/{each}/comm' for each in os.listdir('/proc/self/task')]\n"
+        "    print([name for name in (open(task).read() for task in tasks) if 'gloo' in name])\n"
+        "atexit.register(show)\n"  # before the import, so that it is called last
+        "import driftwise as dw, torch\n"
         "with dw.distributed.joined() as group:\n"
         "    assert group.size == 2\n"
         "    torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1)\n"
-        "names = [open(f'/proc/self/task/{each}/comm').read() for each in os.listdir('/proc/self/task')]\n"
-        "print([name for name in names if 'gloo' in name])\n"
     )
     for out, errors in outputs_of(group_of(2, "-c", code)):
         assert out == "[]\n", errors
