@@ -62,7 +62,7 @@ def of_processes() -> str:
     if others:
         lines.append("")
         lines.append(
-            f"Other programs used {100 * min(others):.0f} to {100 * max(others):.0f} % of the two cores "
+            f"Other programs used at most {100 * max(others):.1f} % of the two cores "
             f"meanwhile. Medians of {min(turns)} to {max(turns)} turns, with 95 % intervals."
         )
     lines += ["", "With the default layout and two processes:", ""]
